@@ -1,0 +1,268 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
+)
+
+// What the adapters report so that activities can decide. Everything else they return is worth a retry.
+var (
+	// ErrTokenLost: the claim does not hold the guard's token; this attempt was given up for dead.
+	ErrTokenLost = errors.New("claim does not hold this token")
+	// ErrConflict: an object changed or vanished since it was read.
+	ErrConflict = errors.New("object changed since it was read")
+	// ErrClaimed: another move holds the claim.
+	ErrClaimed = errors.New("logical cluster is claimed by another move")
+	// ErrCompacted: the pinned revision is gone; read again at a newer one.
+	ErrCompacted = errors.New("revision was compacted")
+	// ErrCommitted: the commit of this move has landed.
+	ErrCommitted = errors.New("commit has landed")
+	// ErrNoSpace: etcd is out of space.
+	ErrNoSpace = errors.New("etcd is out of space")
+	// ErrNotFenced: the origin's fence does not stand or is not of this move.
+	ErrNotFenced = errors.New("logical cluster is not fenced by this move")
+	// ErrNotFound: there is no such object.
+	ErrNotFound = errors.New("not found")
+	// ErrForbidden: the credentials do not suffice.
+	ErrForbidden = errors.New("credentials do not suffice")
+	// ErrEncrypted: a value is encrypted at rest.
+	ErrEncrypted = errors.New("value is encrypted at rest")
+)
+
+// Object is one etcd value and the revision that guards an edit of it.
+type Object struct {
+	Value       []byte
+	ModRevision int64
+	// Revision is the store's own at the time of reading.
+	Revision int64
+}
+
+// Claim is what a move leaves in both etcds: the token, and who to ask about it.
+type Claim struct {
+	Token     Token `json:"token"`
+	Committed bool  `json:"committed"`
+	ClaimInfo
+}
+
+// ClaimInfo tells a person who finds a claim what it belongs to.
+type ClaimInfo struct {
+	WorkflowID       string    `json:"workflowID"`
+	RunID            string    `json:"runID"`
+	Path             string    `json:"path"`
+	OriginShard      string    `json:"originShard"`
+	DestinationShard string    `json:"destinationShard"`
+	ClaimedAt        time.Time `json:"claimedAt"`
+}
+
+// StoreHealth is what can stop a write before it starts.
+type StoreHealth struct {
+	Revision int64    `json:"revision"`
+	Alarms   []string `json:"alarms,omitempty"`
+	// DatabaseBytes is the size of the largest member's database, QuotaBytes its limit; 0 when the server does not tell.
+	DatabaseBytes int64 `json:"databaseBytes"`
+	QuotaBytes    int64 `json:"quotaBytes,omitempty"`
+	// Version is the oldest member's.
+	Version string `json:"version"`
+}
+
+// Reader reads the entries of logical clusters.
+type Reader interface {
+	// Health also proves that the store can be reached.
+	Health(ctx context.Context) (StoreHealth, error)
+	// Revision is the store's current one, read linearizably.
+	Revision(ctx context.Context) (int64, error)
+	// Read streams every entry but the LogicalCluster at a pinned revision.
+	Read(ctx context.Context, request ReadRequest) Batches
+	// Digest discovers the families anew and sums each up at a pinned revision.
+	Digest(ctx context.Context, logicalCluster string, revision int64) (Digest, error)
+	// List gives the entries of some families without their values, at a pinned revision, in key order.
+	List(ctx context.Context, logicalCluster string, families []keyspace.Family, revision int64) ([]Listed, error)
+	// Get gives those of refs that exist now.
+	Get(ctx context.Context, logicalCluster string, refs []Ref) ([]Entry, error)
+	// Keys lists at most limit keys of a logical cluster as they stand in etcd now, its LogicalCluster included.
+	Keys(ctx context.Context, logicalCluster string, limit int) ([]string, error)
+}
+
+// Writer writes and deletes entries; every Txn compares the guard's token.
+type Writer interface {
+	// Write puts entries in Txns, a few in flight; acknowledged is called in order as they land.
+	Write(ctx context.Context, guard Guard, batches Batches, acknowledged func(Written)) error
+	// Repair puts entries and deletes refs.
+	Repair(ctx context.Context, guard Guard, puts []Entry, deletes []Ref) error
+	// PutIfUnchanged writes an entry only where the present one's ModRevision is at most maxModRevision
+	// (0: only where there is none). False: somebody else's is there.
+	PutIfUnchanged(ctx context.Context, guard Guard, entry Entry, maxModRevision int64) (bool, error)
+	// DeleteVerified deletes the entries, all but the LogicalCluster, that have not changed since the verified revision.
+	// What has changed is left and returned, deletions since then too. Idempotent.
+	DeleteVerified(ctx context.Context, guard Guard, verifiedRevision int64) (deleted int64, changed []Straggler, err error)
+	// DeleteRefs deletes the named entries where their ModRevision is the given one. ErrConflict where one is not.
+	DeleteRefs(ctx context.Context, guard Guard, entries []Listed) error
+	// DeleteAll deletes every entry, all but the LogicalCluster. Idempotent.
+	DeleteAll(ctx context.Context, guard Guard) (deleted int64, err error)
+}
+
+// Claimer keeps two moves of one logical cluster apart.
+type Claimer interface {
+	// Claim is create-only; a repeat with the same token succeeds, another move's claim gives ErrClaimed and that claim.
+	Claim(ctx context.Context, guard Guard, info ClaimInfo) (Claim, error)
+	// ReadClaim gives ErrNotFound where there is none.
+	ReadClaim(ctx context.Context, logicalCluster string) (Claim, error)
+	// RaiseToken replaces guard's token by a higher one of the same run. Idempotent. ErrTokenLost if the claim is not this run's.
+	RaiseToken(ctx context.Context, guard Guard, to Token) error
+	// Seal is RaiseToken in one Txn with the proof that the commit has not landed: ErrCommitted if it has.
+	// After it no commit under the old token can land. A claim that is gone seals nothing and is no error.
+	Seal(ctx context.Context, guard Guard, to Token) error
+	// Release removes the claim. Idempotent.
+	Release(ctx context.Context, guard Guard) error
+}
+
+// ObjectEditor edits single objects of kcp in etcd.
+type ObjectEditor interface {
+	// LogicalCluster reads a LogicalCluster object; ErrNotFound where there is none.
+	LogicalCluster(ctx context.Context, logicalCluster string) (Object, error)
+	// AwaitLogicalCluster watches the object until done says so. It is called with the present state first,
+	// with nil when the object is gone.
+	AwaitLogicalCluster(ctx context.Context, logicalCluster string, done func(*Object) (bool, error)) error
+	// EditLogicalCluster writes logicalCluster's object (the guard's, or system:shard) if its ModRevision is
+	// still the given one (0: if it is absent). Returns the revision of the write.
+	EditLogicalCluster(ctx context.Context, guard Guard, logicalCluster string, modRevision int64, value []byte) (int64, error)
+	// DeleteLogicalCluster deletes the guard's LogicalCluster object if its ModRevision is still the given one.
+	DeleteLogicalCluster(ctx context.Context, guard Guard, modRevision int64) error
+	// Commit writes the guard's LogicalCluster object, marks the claim committed and raises its token, in one Txn.
+	// A repeat after it landed succeeds and gives the revision of the landing.
+	Commit(ctx context.Context, guard Guard, modRevision int64, value []byte, raiseTo Token) (int64, error)
+	// BoundCRDs gives the CRDs in system:bound-crds that are named by these schema UIDs, by UID; absent ones are left out.
+	BoundCRDs(ctx context.Context, schemaUIDs []string) (map[string][]byte, error)
+	// CreateBoundCRD creates one unless it exists.
+	CreateBoundCRD(ctx context.Context, guard Guard, schemaUID string, value []byte) (created bool, err error)
+	// LiftRevision raises the store's revision to at least the given one by tiny writes outside kcp's prefix.
+	LiftRevision(ctx context.Context, guard Guard, revision int64, perSecond int, progress func(revision int64)) (int64, error)
+	// Lock takes a lock that ends with the process, for what only one worker of a shard may do at a time.
+	Lock(ctx context.Context, name string) (unlock func(), err error)
+}
+
+// Store is one shard's etcd.
+type Store interface {
+	Reader
+	Writer
+	Claimer
+	ObjectEditor
+}
+
+// Version is which kcp a shard runs.
+type Version struct {
+	// Kcp is the version as the server tells it, e.g. "v0.32.3"; empty when the build does not say.
+	Kcp string `json:"kcp"`
+	// FencesByAnnotation is whether the LogicalCluster CRD knows the phase Inactive (kcp 0.32 and later).
+	FencesByAnnotation bool `json:"fencesByAnnotation"`
+}
+
+// Contents is what a tenant has that a plan must speak of, read through the shard's API.
+type Contents struct {
+	// Bindings are the APIBindings' bound resources.
+	Bindings []BoundResource `json:"bindings,omitempty"`
+	// ChildWorkspaces do not move.
+	ChildWorkspaces []string `json:"childWorkspaces,omitempty"`
+	ServiceAccounts int      `json:"serviceAccounts"`
+	TokenSecrets    int      `json:"tokenSecrets"`
+	APIExports      []string `json:"apiExports,omitempty"`
+}
+
+// BoundResource is one resource that an APIBinding brings.
+type BoundResource struct {
+	Binding   string `json:"binding"`
+	Group     string `json:"group"`
+	Resource  string `json:"resource"`
+	Identity  string `json:"identity"`
+	SchemaUID string `json:"schemaUID"`
+}
+
+// Probe is how one server answered.
+type Probe struct {
+	Server string `json:"server"`
+	// OK is that all requests had the wanted answers.
+	OK bool `json:"ok"`
+	// Detail says what came instead.
+	Detail string `json:"detail,omitempty"`
+}
+
+// Canaries are watches on the origin that prove that clients' watches were cut.
+type Canaries interface {
+	// AwaitCut returns when every canary has ended, or with the servers whose canary still stands when ctx is done.
+	AwaitCut(ctx context.Context) (uncut []string, err error)
+	Close()
+}
+
+// ShardAPI is one shard's kcp API, through every one of its API servers.
+type ShardAPI interface {
+	Version(ctx context.Context) (Version, error)
+	// SigningKeys is a fingerprint of the keys that service-account tokens are checked with, and their issuer.
+	SigningKeys(ctx context.Context) (string, error)
+	Contents(ctx context.Context, logicalCluster string) (Contents, error)
+	// OpenCanaries opens one watch through every API server and returns once all stand.
+	OpenCanaries(ctx context.Context, logicalCluster string) (Canaries, error)
+	// ProbeServing asks every API server for the logical cluster and for a wildcard list; OK is 200 for both.
+	ProbeServing(ctx context.Context, logicalCluster string) []Probe
+	// ProbeWildcard asks every API server for a wildcard list alone.
+	ProbeWildcard(ctx context.Context) []Probe
+	// ProbeFenced asks every API server for the logical cluster; OK is 403.
+	ProbeFenced(ctx context.Context, logicalCluster string) []Probe
+	// ProbeResources asks every API server to list each bound resource; OK is 200 for all.
+	ProbeResources(ctx context.Context, logicalCluster string, resources []BoundResource) []Probe
+}
+
+// OwnerRef is the Workspace that a LogicalCluster belongs to.
+type OwnerRef struct {
+	LogicalCluster string `json:"logicalCluster"`
+	Name           string `json:"name"`
+	UID            string `json:"uid"`
+}
+
+// Location is a logical cluster as the front-proxy knows it.
+type Location struct {
+	LogicalCluster string    `json:"logicalCluster"`
+	Path           string    `json:"path"`
+	Shard          string    `json:"shard"`
+	Owner          *OwnerRef `json:"owner,omitempty"`
+}
+
+// ShardInfo is a Shard object.
+type ShardInfo struct {
+	Name string `json:"name"`
+	// NotReady says why a shard is not ready; empty when it is.
+	NotReady string `json:"notReady,omitempty"`
+}
+
+// Directory is kcp as a whole, through its front-proxies.
+type Directory interface {
+	// Locate resolves a path (root:org:ws) or a logical cluster's name. ErrNotFound, ErrForbidden.
+	Locate(ctx context.Context, pathOrName string) (Location, error)
+	// Shards lists the Shard objects.
+	Shards(ctx context.Context) ([]ShardInfo, error)
+	// OwnerShard is the shard that the owner Workspace names; ErrNotFound when it is gone or has another UID.
+	OwnerShard(ctx context.Context, owner OwnerRef) (string, error)
+	// ProbeFrontProxies asks every front-proxy for the logical cluster and its shard annotation; OK is 200 and the wanted shard.
+	ProbeFrontProxies(ctx context.Context, logicalCluster, shard string) []Probe
+}
+
+// Source is the origin as a destination worker sees it: every answer only for a cluster whose claim names the guard's run.
+type Source interface {
+	// Revision is the origin's current one, taken after checking that the fence of the guard's run stands, else ErrNotFenced.
+	Revision(ctx context.Context, guard Guard) (int64, error)
+	Read(ctx context.Context, guard Guard, request ReadRequest) Batches
+	Digest(ctx context.Context, guard Guard, revision int64) (Digest, error)
+	List(ctx context.Context, guard Guard, families []keyspace.Family, revision int64) ([]Listed, error)
+	Get(ctx context.Context, guard Guard, refs []Ref) ([]Entry, error)
+	// LogicalCluster is the origin's object while the fence of the guard's run stands, else ErrNotFenced.
+	LogicalCluster(ctx context.Context, guard Guard) (Object, error)
+	BoundCRDs(ctx context.Context, guard Guard, schemaUIDs []string) (map[string][]byte, error)
+}
+
+// Dialer reaches the origin worker that serves at an address.
+type Dialer interface {
+	// Dial gives a Source and what closes it. It does not wait for the connection.
+	Dial(address string) (Source, func(), error)
+}
