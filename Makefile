@@ -1,0 +1,90 @@
+# kcp-migrate. `make help` lists what there is to do.
+
+ENTRIES   ?= 0
+FUZZ_TIME ?= 30s
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+GO    := go
+BIN   := $(CURDIR)/bin
+# One set of build flags for everything but the race detector: building, linting and testing then share
+# the build cache, and the Temporal server (minutes on two cores) is compiled once.
+BUILD := CGO_ENABLED=0 GOFLAGS="$(shell $(GO) env GOFLAGS) -trimpath"
+# Tests start bin/devstack and bin/kcp-migrate as processes.
+TEST  := KCP_MIGRATE_BIN_DIR=$(BIN)
+# Go's ten minutes are tight for starting servers under the race detector on two cores.
+TEST_TIMEOUT := 20m
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: kcp-migrate devstack ## Build bin/kcp-migrate and bin/devstack
+
+# Go's build cache knows best what is stale, so nothing here is a file target.
+.PHONY: kcp-migrate devstack
+kcp-migrate:
+	$(BUILD) $(GO) build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/kcp-migrate ./cmd/kcp-migrate
+
+devstack:
+	cd cmd/devstack && $(BUILD) $(GO) build -ldflags "-s -w" -o $(BIN)/devstack .
+
+# The devstack packages that do not pull in the Temporal server run under the race detector; compiling the server
+# with it as well would add minutes and gigabytes and watch code that is not ours.
+WITH_SERVER    = '{{range .Deps}}{{if eq . "go.temporal.io/server/temporal"}}{{$$.ImportPath}}{{end}}{{end}}'
+WITHOUT_SERVER = $(GO) list ./... | grep -vxF "$$($(GO) list -f $(WITH_SERVER) ./...)"
+
+.PHONY: test
+test: build ## Run all tests, the product's under the race detector
+	$(TEST) $(GO) test -race -timeout $(TEST_TIMEOUT) ./...
+	cd cmd/devstack && $(GO) test -race -timeout $(TEST_TIMEOUT) $$($(WITHOUT_SERVER))
+	cd cmd/devstack && $(BUILD) $(GO) test -timeout $(TEST_TIMEOUT) $$($(GO) list -f $(WITH_SERVER) ./...)
+
+.PHONY: lint
+lint: lint-tools ## Run golangci-lint and workflowcheck on both modules
+	$(BUILD) $(BIN)/golangci-lint run
+	$(BUILD) $(BIN)/workflowcheck ./workflows/...
+	cd cmd/devstack && $(BUILD) $(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yml
+
+# The tools have a module of their own: their 220 dependencies stay out of the product's.
+.PHONY: lint-tools
+lint-tools:
+	$(BUILD) $(GO) build -C .ci/tools -o $(BIN)/ \
+		github.com/golangci/golangci-lint/v2/cmd/golangci-lint \
+		go.temporal.io/sdk/contrib/tools/workflowcheck
+
+.PHONY: demo
+demo: build ## Move a tenant there and back before your eyes (ENTRIES=5000 fattens it)
+	$(BUILD) $(GO) build -o $(BIN)/demo ./test/demo
+	$(BIN)/demo --bin-dir $(BIN) --entries $(ENTRIES)
+
+.PHONY: up
+up: build ## Start devstack with its workers and keep them running
+	$(BUILD) $(GO) build -o $(BIN)/demo ./test/demo
+	$(BIN)/demo --bin-dir $(BIN) --entries $(ENTRIES) --keep-running
+
+.PHONY: e2e-kcp
+e2e-kcp: build ## Run the end-to-end tests on a real kcp (its binaries on PATH or in KCP_BIN_DIR)
+	$(TEST) $(GO) test -count=1 -v -timeout 60m ./test/e2e ./test/e2ekcp -kcp
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./activities/...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz test for FUZZ_TIME
+	@for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) $$package || exit 1; \
+		done; \
+	done
+
+.PHONY: generate
+generate: ## Generate the gRPC code again
+	$(GO) generate ./...
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(BIN)
