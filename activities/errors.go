@@ -1,0 +1,64 @@
+package activities
+
+import (
+	"errors"
+	"fmt"
+
+	"go.temporal.io/sdk/temporal"
+)
+
+// Types of the permanent errors: what Temporal shows as the failure's type and what clients tell apart.
+// Anything else is retried. Each message says what to do next.
+const (
+	InvalidInput           = "InvalidInput"
+	WorkflowTimeoutSet     = "WorkflowTimeoutSet"
+	LogicalClusterNotFound = "LogicalClusterNotFound"
+	ShardNotFound          = "ShardNotFound"
+	ShardNotReady          = "ShardNotReady"
+	ShardWorkerMissing     = "ShardWorkerMissing"
+	SameShard              = "SameShard"
+	SystemCluster          = "SystemCluster"
+	NotReady               = "NotReady"
+	BeingDeleted           = "BeingDeleted"
+	AlreadyMigrating       = "AlreadyMigrating"
+	DestinationNotEmpty    = "DestinationNotEmpty"
+	DestinationOlder       = "DestinationOlder"
+	BoundResourceMissing   = "BoundResourceMissing"
+	TokenLoss              = "TokenLoss"
+	KcpTooOld              = "KcpTooOld"
+	EncryptedAtRest        = "EncryptedAtRest"
+	Unreachable            = "Unreachable"
+	Forbidden              = "Forbidden"
+	NoSpace                = "NoSpace"
+	AwayTooLong            = "AwayTooLong"
+	WatchesNotCut          = "WatchesNotCut"
+	FenceLost              = "FenceLost"
+	TokenLost              = "TokenLost"
+	DigestMismatch         = "DigestMismatch"
+	Aborted                = "Aborted"
+)
+
+// Refuse makes a permanent error of one of the types above.
+func Refuse(errorType, format string, args ...any) error {
+	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), errorType, nil)
+}
+
+// permanent turns what an adapter reports into a permanent error where another try cannot help.
+func permanent(err error) error {
+	for _, known := range []struct {
+		cause     error
+		errorType string
+		advice    string
+	}{
+		{ErrTokenLost, TokenLost, "this attempt was replaced by a newer one; nothing to do"},
+		{ErrNotFenced, FenceLost, "someone lifted the fence or deleted the logical cluster; start the move again"},
+		{ErrNoSpace, NoSpace, "compact and defragment that etcd or raise its quota, disarm the alarm, and start the move again"},
+		{ErrForbidden, Forbidden, "give the worker's credentials the rights that docs/operations.md lists"},
+		{ErrEncrypted, EncryptedAtRest, "moving values that are encrypted at rest is not supported yet"},
+	} {
+		if errors.Is(err, known.cause) {
+			return temporal.NewNonRetryableApplicationError(fmt.Sprintf("%v: %s", err, known.advice), known.errorType, err)
+		}
+	}
+	return err
+}

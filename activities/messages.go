@@ -1,0 +1,234 @@
+package activities
+
+import "time"
+
+// What travels through Temporal, and so stands in histories: a change of these structs is a change of the wire.
+
+// ResolveInput asks where a logical cluster is and whether it may go to a shard.
+type ResolveInput struct {
+	LogicalCluster   string `json:"logicalCluster"`
+	DestinationShard string `json:"destinationShard"`
+	ForceDestination bool   `json:"forceDestination,omitempty"`
+}
+
+// InspectInput names the logical cluster to inspect on a shard.
+type InspectInput struct {
+	LogicalCluster string `json:"logicalCluster"`
+	// RunID is the asking move's, whose own claim is no hindrance.
+	RunID string `json:"runID"`
+	// SchemaUIDs are the bound schemas whose CRDs a destination must have.
+	SchemaUIDs []string `json:"schemaUIDs,omitempty"`
+}
+
+// OriginReport is what the origin worker found.
+type OriginReport struct {
+	// TransferAddress is where workers of this shard serve entries.
+	TransferAddress string      `json:"transferAddress"`
+	Version         Version     `json:"version"`
+	SigningKeys     string      `json:"signingKeys"`
+	Health          StoreHealth `json:"health"`
+	Contents        Contents    `json:"contents"`
+	// Digest is of the entries as they were; the tenant goes on writing.
+	Digest        Digest `json:"digest"`
+	Entries       int64  `json:"entries"`
+	Bytes         int64  `json:"bytes"`
+	LeasedEntries int64  `json:"leasedEntries"`
+}
+
+// DestinationReport is what the destination worker found.
+type DestinationReport struct {
+	Version     Version     `json:"version"`
+	SigningKeys string      `json:"signingKeys"`
+	Health      StoreHealth `json:"health"`
+	// Leftovers are keys of that logical cluster, 20 at most.
+	Leftovers []string `json:"leftovers,omitempty"`
+	// HasLogicalCluster is whether a LogicalCluster object is among them.
+	HasLogicalCluster bool `json:"hasLogicalCluster,omitempty"`
+	// MissingCRDs are the schema UIDs whose bound CRD is to be installed.
+	MissingCRDs []string `json:"missingCRDs,omitempty"`
+}
+
+// ClaimInput asks for the claim of one shard's etcd.
+type ClaimInput struct {
+	Guard Guard     `json:"guard"`
+	Info  ClaimInfo `json:"info"`
+}
+
+// GuardInput is for activities that need to know no more than whose turn it is.
+type GuardInput struct {
+	Guard Guard `json:"guard"`
+}
+
+// RaiseInput replaces the guard's token.
+type RaiseInput struct {
+	Guard Guard `json:"guard"`
+	To    Token `json:"to"`
+}
+
+// SealResult tells whether the commit had landed before it could be sealed off.
+type SealResult struct {
+	Committed bool `json:"committed"`
+}
+
+// OriginRef is how a destination worker reaches the origin and proves itself there.
+type OriginRef struct {
+	Address string `json:"address"`
+	Guard   Guard  `json:"guard"`
+}
+
+// InstallInput names the bound CRDs that the destination lacks.
+type InstallInput struct {
+	Guard      Guard     `json:"guard"`
+	Origin     OriginRef `json:"origin"`
+	SchemaUIDs []string  `json:"schemaUIDs"`
+}
+
+// InstallResult names those that were created.
+type InstallResult struct {
+	Created []string `json:"created,omitempty"`
+}
+
+// LiftInput asks for a revision of at least To.
+type LiftInput struct {
+	Guard Guard `json:"guard"`
+	To    int64 `json:"to"`
+}
+
+// LiftResult is the revision reached.
+type LiftResult struct {
+	Revision int64 `json:"revision"`
+}
+
+// FenceResult is when the origin's fence stood.
+type FenceResult struct {
+	// FencedAt is when the fence was written: the tenant is away from here on.
+	FencedAt time.Time `json:"fencedAt"`
+	// Revision is the origin's after every watch was cut.
+	Revision int64 `json:"revision"`
+	// Nudges counts how often an API server had to be told again.
+	Nudges int `json:"nudges,omitempty"`
+}
+
+// FenceDestinationInput has the destination's LogicalCluster made from the origin's.
+type FenceDestinationInput struct {
+	Guard  Guard     `json:"guard"`
+	Origin OriginRef `json:"origin"`
+}
+
+// CopyInput has every other entry pulled at a pinned revision of the origin.
+type CopyInput struct {
+	Guard    Guard     `json:"guard"`
+	Origin   OriginRef `json:"origin"`
+	Revision int64     `json:"revision"`
+}
+
+// CopyProgress is the heartbeat of a copy, and where its next attempt resumes.
+type CopyProgress struct {
+	Revision int64 `json:"revision"`
+	Written
+}
+
+// CopyResult counts what was written.
+type CopyResult struct {
+	Revision int64 `json:"revision"`
+	Entries  int64 `json:"entries"`
+	Bytes    int64 `json:"bytes"`
+}
+
+// VerifyInput asks for one round: raise the token, digest both sides, repair what differs.
+type VerifyInput struct {
+	Guard   Guard     `json:"guard"`
+	RaiseTo Token     `json:"raiseTo"`
+	Origin  OriginRef `json:"origin"`
+}
+
+// VerifyResult is one round's outcome.
+type VerifyResult struct {
+	// Match is that both digests were equal; nothing was repaired then.
+	Match bool `json:"match"`
+	// OriginRevision is the verified one.
+	OriginRevision int64  `json:"originRevision"`
+	Entries        int64  `json:"entries"`
+	Bytes          int64  `json:"bytes"`
+	LeasedEntries  int64  `json:"leasedEntries"`
+	SHA256         string `json:"sha256"`
+	// RepairedPuts and RepairedDeletes count what was brought into line.
+	RepairedPuts    int `json:"repairedPuts,omitempty"`
+	RepairedDeletes int `json:"repairedDeletes,omitempty"`
+	// Differing names at most 20 of the differing entries.
+	Differing []Ref `json:"differing,omitempty"`
+}
+
+// CommitInput opens the destination's LogicalCluster.
+type CommitInput struct {
+	Guard   Guard     `json:"guard"`
+	RaiseTo Token     `json:"raiseTo"`
+	Origin  OriginRef `json:"origin"`
+}
+
+// CommitResult is the landing.
+type CommitResult struct {
+	Revision int64 `json:"revision"`
+}
+
+// DeleteInput deletes at the origin what has not changed since Revision.
+type DeleteInput struct {
+	Guard    Guard `json:"guard"`
+	Revision int64 `json:"revision"`
+}
+
+// DeleteResult tells what was deleted and what had changed.
+type DeleteResult struct {
+	Deleted int64 `json:"deleted"`
+	// Revision is the origin's before the deletion began; stragglers are no newer.
+	Revision   int64       `json:"revision"`
+	Stragglers []Straggler `json:"stragglers,omitempty"`
+}
+
+// CarryInput has stragglers brought to the destination where nobody has written there since the commit.
+type CarryInput struct {
+	Guard          Guard       `json:"guard"`
+	Origin         OriginRef   `json:"origin"`
+	CommitRevision int64       `json:"commitRevision"`
+	Stragglers     []Straggler `json:"stragglers"`
+}
+
+// CarryResult is the stragglers with their fate.
+type CarryResult struct {
+	Stragglers []Straggler `json:"stragglers"`
+}
+
+// ServeInput asks until every API server of the destination serves the logical cluster.
+type ServeInput struct {
+	Guard Guard `json:"guard"`
+	// Resources are probed too.
+	Resources []BoundResource `json:"resources,omitempty"`
+}
+
+// ServeResult is when it did.
+type ServeResult struct {
+	ServingAt time.Time `json:"servingAt"`
+	Nudges    int       `json:"nudges,omitempty"`
+}
+
+// RouteInput asks until every front-proxy routes the logical cluster to the shard.
+type RouteInput struct {
+	LogicalCluster string `json:"logicalCluster"`
+	Shard          string `json:"shard"`
+}
+
+// OwnerInput asks until the owner Workspace names the shard.
+type OwnerInput struct {
+	Owner OwnerRef `json:"owner"`
+	Shard string   `json:"shard"`
+}
+
+// OwnerResult tells whether the owner Workspace is gone.
+type OwnerResult struct {
+	Gone bool `json:"gone,omitempty"`
+}
+
+// ResolveResult is where the logical cluster is.
+type ResolveResult struct {
+	Location
+}
