@@ -1,0 +1,143 @@
+package kcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+)
+
+// canaryLife is how long the API server leaves a canary alone, in seconds: longer than any time away,
+// so that a canary's end is the cut and nothing else.
+const canaryLife = "86400"
+
+// canary is one watch through one API server.
+type canary struct {
+	server string
+	// ended is closed when the server has ended the watch.
+	ended chan struct{}
+}
+
+// canaries are the watches of one logical cluster. They never reconnect: a watch that does proves nothing.
+type canaries struct {
+	all  []*canary
+	stop context.CancelFunc
+	// running are the goroutines that read the watches.
+	running sync.WaitGroup
+}
+
+// OpenCanaries opens a watch that delivers nothing through every API server at once.
+// They outlive ctx and stand until Close.
+func (s *Shard) OpenCanaries(ctx context.Context, logicalCluster string) (activities.Canaries, error) {
+	standing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	opened := &canaries{all: make([]*canary, len(s.servers)), stop: stop}
+	var opening errgroup.Group
+	for i, server := range s.servers {
+		opening.Go(func() error {
+			watching, err := server.openWatch(ctx, standing, logicalCluster)
+			if err != nil {
+				return err
+			}
+			opened.all[i] = opened.follow(server.server, watching)
+			return nil
+		})
+	}
+	if err := opening.Wait(); err != nil {
+		opened.Close()
+		return nil, fmt.Errorf("open canary watch of logical cluster %s on shard %s: %w", logicalCluster, s.name, err)
+	}
+	return opened, nil
+}
+
+// openWatch returns when the watch stands. It is bound to standing; ctx and the request's timeout bound the opening.
+func (c connection) openWatch(ctx, standing context.Context, logicalCluster string) (io.ReadCloser, error) {
+	var present metav1.PartialObjectMetadataList
+	if err := c.get(ctx, oneOf(logicalCluster, namespaces), &present, requestTimeout); err != nil {
+		return nil, err
+	}
+	opening, giveUp := context.WithCancel(standing)
+	defer context.AfterFunc(ctx, giveUp)()
+	timer := time.AfterFunc(requestTimeout, giveUp)
+	defer timer.Stop()
+	return c.stream(opening, query{
+		path: listPath(logicalCluster, namespaces),
+		params: url.Values{
+			"watch": {"true"},
+			// From now on, so that nothing is replayed; and nothing is ever called like this.
+			"resourceVersion": {present.ResourceVersion},
+			"fieldSelector":   {"metadata.name=kcp-migrate.canary"},
+			"timeoutSeconds":  {canaryLife},
+		},
+		accept: metadataOnly,
+	})
+}
+
+// follow reads a watch to its end.
+func (c *canaries) follow(server string, watching io.ReadCloser) *canary {
+	one := &canary{server: server, ended: make(chan struct{})}
+	c.running.Go(func() {
+		defer watching.Close()
+		if endedByServer(watching) {
+			close(one.ended)
+		}
+	})
+	return one
+}
+
+// endedByServer reads until the server ends the watch, with or without an error event.
+// False: the connection was given up at this end, and the server may still hold what other clients watch.
+func endedByServer(watching io.Reader) bool {
+	events := json.NewDecoder(watching)
+	for {
+		var event metav1.WatchEvent
+		err := events.Decode(&event)
+		switch {
+		case errors.Is(err, context.Canceled), utilnet.IsTimeout(err), utilnet.IsHTTP2ConnectionLost(err):
+			return false
+		case err != nil, event.Type == string(watch.Error):
+			return true
+		}
+	}
+}
+
+// AwaitCut returns when every canary has ended. The servers whose canary has not when ctx is done are its answer, not an error.
+func (c *canaries) AwaitCut(ctx context.Context) (uncut []string, err error) {
+	for _, one := range c.all {
+		select {
+		case <-one.ended:
+		case <-ctx.Done():
+		}
+	}
+	return c.standing(), nil
+}
+
+// standing are the servers whose canary has not been cut.
+func (c *canaries) standing() []string {
+	var servers []string
+	for _, one := range c.all {
+		select {
+		case <-one.ended:
+		default:
+			servers = append(servers, one.server)
+		}
+	}
+	return servers
+}
+
+// Close ends the canaries that still stand.
+func (c *canaries) Close() {
+	c.stop()
+	c.running.Wait()
+}

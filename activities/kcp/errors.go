@@ -1,0 +1,64 @@
+package kcp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+)
+
+// inactiveMessage is in every 403 of kcp's fence
+// (kcp pkg/server/filters/inactivelogicalcluster.go), and in no 403 for want of rights.
+const inactiveMessage = "marked inactive"
+
+// explain says what was asked of whom, and marks the errors that activities decide by.
+func (c connection) explain(q query, err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		err = fmt.Errorf("%w: %w", activities.ErrNotFound, err)
+	case isInactive(err):
+		// The fence stands: no matter of rights.
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		err = fmt.Errorf("%w: %w", activities.ErrForbidden, err)
+	}
+	return fmt.Errorf("get %s from %s: %w", q.path, c.server, err)
+}
+
+// isInactive reports whether the fence refused the request.
+func isInactive(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), inactiveMessage)
+}
+
+// isRefusal reports whether the server answered and another would not answer better.
+func isRefusal(err error) bool {
+	code := statusCode(err)
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusTooManyRequests
+}
+
+// statusCode is the HTTP status the server answered with; 0 when it did not answer.
+func statusCode(err error) int {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return 0
+	}
+	return int(status.Status().Code)
+}
+
+// answer tells a probe's outcome in a few words: status code and reason, or why there was no answer.
+func answer(err error) string {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil:
+		return "200"
+	case isInactive(err):
+		return "403 inactive"
+	case errors.As(err, &status):
+		return fmt.Sprintf("%d %s", status.Status().Code, status.Status().Reason)
+	default:
+		return err.Error()
+	}
+}
