@@ -187,8 +187,11 @@ type DeleteResult struct {
 
 // CarryInput has stragglers brought to the destination where nobody has written there since the commit.
 type CarryInput struct {
-	Guard          Guard       `json:"guard"`
-	Origin         OriginRef   `json:"origin"`
+	Guard  Guard     `json:"guard"`
+	Origin OriginRef `json:"origin"`
+	// VerifiedRevision is the origin's up to which both sides were equal: what was created after it is new.
+	VerifiedRevision int64 `json:"verifiedRevision"`
+	// CommitRevision is the destination's: what is no newer there is what the move wrote.
 	CommitRevision int64       `json:"commitRevision"`
 	Stragglers     []Straggler `json:"stragglers"`
 }

@@ -1,0 +1,164 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kcp-migrate/kcp-migrate/activities/objects"
+)
+
+// ReleaseContext lets the origin forget that it cancelled the logical cluster's requests: it opens the origin's
+// LogicalCluster once more, waits until the controllers have seen it, and deletes it. Without it the origin's
+// virtual workspaces of an APIExport that moved away answer 500 for good. For some milliseconds the route may lead
+// here again, so it comes before any entry is deleted.
+func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) error {
+	return permanent(heartbeating(ctx, noDetails, func(ctx context.Context) error {
+		_, err := s.editLogicalCluster(ctx, input.Guard, input.Guard.LogicalCluster, func(present *objects.LogicalCluster) error {
+			if !fencedBy(present, input.Guard.Token) {
+				return errKeep // an earlier attempt opened it
+			}
+			present.Open()
+			return nil
+		})
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := s.awaitServing(ctx, input.Guard, nil); err != nil {
+			return err
+		}
+		return s.deleteLogicalCluster(ctx, input.Guard)
+	}))
+}
+
+// DropOriginLogicalCluster deletes the origin's LogicalCluster after the commit.
+func (s *Shard) DropOriginLogicalCluster(ctx context.Context, input GuardInput) error {
+	return permanent(s.deleteLogicalCluster(ctx, input.Guard))
+}
+
+// deleteLogicalCluster deletes it whatever somebody edits meanwhile: its life goes on at the destination.
+func (s *Shard) deleteLogicalCluster(ctx context.Context, guard Guard) error {
+	for {
+		present, err := s.Store.LogicalCluster(ctx, guard.LogicalCluster)
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read LogicalCluster %s on shard %s: %w", guard.LogicalCluster, s.Name, err)
+		}
+		err = s.Store.DeleteLogicalCluster(ctx, guard, present.ModRevision)
+		if errors.Is(err, ErrConflict) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("delete LogicalCluster %s on shard %s: %w", guard.LogicalCluster, s.Name, err)
+		}
+		return nil
+	}
+}
+
+// TouchDestination edits the destination's LogicalCluster so that every route index hears of it last: one whose last
+// word came from the origin forgets the logical cluster when the origin's object goes.
+func (s *Shard) TouchDestination(ctx context.Context, input GuardInput) error {
+	_, err := s.editLogicalCluster(ctx, input.Guard, input.Guard.LogicalCluster, func(present *objects.LogicalCluster) error {
+		present.Touch(time.Now())
+		return nil
+	})
+	if errors.Is(err, ErrNotFound) {
+		return nil // the tenant deleted it at the destination
+	}
+	return permanent(err)
+}
+
+// DeleteOriginEntries deletes at the origin what both sides agreed on, and returns what has changed since.
+func (s *Shard) DeleteOriginEntries(ctx context.Context, input DeleteInput) (*DeleteResult, error) {
+	result := &DeleteResult{}
+	err := heartbeating(ctx, noDetails, func(ctx context.Context) (err error) {
+		if result.Revision, err = s.Store.Revision(ctx); err != nil {
+			return fmt.Errorf("read revision of shard %s: %w", s.Name, err)
+		}
+		result.Deleted, result.Stragglers, err = s.Store.DeleteVerified(ctx, input.Guard, input.Revision)
+		if err != nil {
+			return fmt.Errorf("delete entries of %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, permanent(err)
+	}
+	return result, nil
+}
+
+// CarryStragglers brings late writes of the origin to the destination where nobody has written since the commit.
+// Deletions are never carried.
+func (s *Shard) CarryStragglers(ctx context.Context, input CarryInput) (*CarryResult, error) {
+	source, hangUp, err := s.Dialer.Dial(input.Origin.Address)
+	if err != nil {
+		return nil, fmt.Errorf("dial origin worker %s: %w", input.Origin.Address, err)
+	}
+	defer hangUp()
+	result := &CarryResult{}
+	err = heartbeating(ctx, noDetails, func(ctx context.Context) (err error) {
+		result.Stragglers, err = s.carry(ctx, source, input)
+		return err
+	})
+	if err != nil {
+		return nil, permanent(fmt.Errorf("carry stragglers of %s to shard %s: %w", input.Guard.LogicalCluster, s.Name, err))
+	}
+	return result, nil
+}
+
+func (s *Shard) carry(ctx context.Context, source Source, input CarryInput) ([]Straggler, error) {
+	var refs []Ref
+	for _, straggler := range input.Stragglers {
+		if !straggler.Deleted {
+			refs = append(refs, straggler.Ref)
+		}
+	}
+	entries, err := source.Get(ctx, input.Origin.Guard, refs)
+	if err != nil {
+		return nil, fmt.Errorf("read stragglers of the origin: %w", err)
+	}
+	found := make(map[Ref]Entry, len(entries))
+	for _, entry := range entries {
+		found[entry.Ref] = entry
+	}
+	fates := make([]Straggler, 0, len(input.Stragglers))
+	for _, straggler := range input.Stragglers {
+		entry, exists := found[straggler.Ref]
+		fate, err := s.carryOne(ctx, input, straggler, entry, exists)
+		if err != nil {
+			return nil, err
+		}
+		fates = append(fates, fate)
+	}
+	return fates, nil
+}
+
+func (s *Shard) carryOne(ctx context.Context, input CarryInput, straggler Straggler, entry Entry, exists bool) (Straggler, error) {
+	switch {
+	case straggler.Deleted:
+		straggler.Reason = "deleted at the origin after the verification; deletions are not carried"
+		return straggler, nil
+	case !exists:
+		straggler.Reason = "written and deleted again at the origin"
+		return straggler, nil
+	}
+	newest := input.CommitRevision
+	if entry.CreateRevision > input.VerifiedRevision {
+		newest = 0 // new at the origin: only where the destination has none
+	}
+	written, err := s.Store.PutIfUnchanged(ctx, input.Guard, entry, newest)
+	if err != nil {
+		return straggler, fmt.Errorf("write straggler %s: %w", straggler.Ref, err)
+	}
+	straggler.Carried = written
+	if !written {
+		straggler.Reason = "changed at the destination since the commit; compare both by hand"
+	}
+	return straggler, nil
+}

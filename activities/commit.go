@@ -1,0 +1,64 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kcp-migrate/kcp-migrate/activities/objects"
+)
+
+// Commit opens the destination: one Txn writes the origin's LogicalCluster there, without the fence. Its landing is
+// the point of no return. A repeat after it landed tells the same landing.
+func (s *Shard) Commit(ctx context.Context, input CommitInput) (*CommitResult, error) {
+	source, hangUp, err := s.Dialer.Dial(input.Origin.Address)
+	if err != nil {
+		return nil, fmt.Errorf("dial origin worker %s: %w", input.Origin.Address, err)
+	}
+	defer hangUp()
+	var revision int64
+	err = heartbeating(ctx, noDetails, func(ctx context.Context) error {
+		for {
+			revision, err = s.land(ctx, source, input)
+			if !errors.Is(err, ErrConflict) || ctx.Err() != nil {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return nil, permanent(fmt.Errorf("commit %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err))
+	}
+	return &CommitResult{Revision: revision}, nil
+}
+
+func (s *Shard) land(ctx context.Context, source Source, input CommitInput) (int64, error) {
+	claim, err := s.Store.ReadClaim(ctx, input.Guard.LogicalCluster)
+	if err != nil {
+		return 0, fmt.Errorf("read claim: %w", err)
+	}
+	if claim.Committed && claim.Token.SameRun(input.Guard.Token) {
+		// Landed before: the store only tells where.
+		return s.Store.Commit(ctx, input.Guard, 0, nil, input.RaiseTo)
+	}
+	origin, err := source.LogicalCluster(ctx, input.Origin.Guard)
+	if err != nil {
+		return 0, fmt.Errorf("read LogicalCluster of the origin: %w", err)
+	}
+	present, err := s.Store.LogicalCluster(ctx, input.Guard.LogicalCluster)
+	if err != nil {
+		return 0, fmt.Errorf("read LogicalCluster of the destination: %w", err)
+	}
+	if present.Revision < origin.Revision {
+		if _, err := s.Store.LiftRevision(ctx, input.Guard, origin.Revision+1, liftPerSecond, func(int64) {}); err != nil {
+			return 0, fmt.Errorf("lift revision to %d: %w", origin.Revision, err)
+		}
+	}
+	value, err := changed(origin.Value, func(object *objects.LogicalCluster) error {
+		object.Open()
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return s.Store.Commit(ctx, input.Guard, present.ModRevision, value, input.RaiseTo)
+}

@@ -1,0 +1,127 @@
+package objects
+
+import (
+	"fmt"
+	"time"
+)
+
+// kcp's own names, as in github.com/kcp-dev/sdk/apis/core/v1alpha1, spelled here so that this package stays free of clients.
+const (
+	// InactiveAnnotation fences a logical cluster, from kcp 0.32 on.
+	InactiveAnnotation = "core.kcp.io/inactive"
+	// legacyInactiveAnnotation did the same before 0.32 and is still heeded.
+	legacyInactiveAnnotation = "internal.kcp.io/inactive"
+	// shardAnnotation names the shard by its Shard object's name.
+	shardAnnotation = "core.kcp.io/shard"
+	pathAnnotation  = "kcp.io/path"
+	phaseLabel      = "tenancy.kcp.io/phase"
+	// nativeMigrationAnnotation is set by kcp's own LogicalClusterMigration controllers.
+	nativeMigrationAnnotation = "internal.kcp.io/migrating"
+
+	// MoveAnnotation stamps a fence with the token of the move that set it.
+	MoveAnnotation = "kcp-migrate.io/move"
+	// MovedAtAnnotation is the touch that makes every route index hear of the destination last.
+	MovedAtAnnotation = "kcp-migrate.io/moved-at"
+)
+
+// Phases of a LogicalCluster that a move must tell apart.
+const (
+	PhaseReady       = "Ready"
+	PhaseInactive    = "Inactive"
+	PhaseTerminating = "Terminating"
+	PhaseDeleting    = "Deleting"
+)
+
+// LogicalCluster is a LogicalCluster object as it stands in etcd.
+type LogicalCluster struct {
+	content object
+}
+
+// ParseLogicalCluster reads the value of a LogicalCluster's key.
+func ParseLogicalCluster(value []byte) (*LogicalCluster, error) {
+	content, err := parse(value)
+	if err != nil {
+		return nil, fmt.Errorf("parse LogicalCluster: %w", err)
+	}
+	if kind := content.text("kind"); kind != "LogicalCluster" {
+		return nil, fmt.Errorf("parse LogicalCluster: kind is %q", kind)
+	}
+	return &LogicalCluster{content: content}, nil
+}
+
+// Encode gives the value to write.
+func (l *LogicalCluster) Encode() ([]byte, error) { return l.content.encode() }
+
+// Phase is status.phase.
+func (l *LogicalCluster) Phase() string { return l.content.look("status").text("phase") }
+
+// Inactive reports whether the object carries an annotation that fences it.
+func (l *LogicalCluster) Inactive() bool {
+	annotations := l.annotations()
+	return annotations.text(InactiveAnnotation) == "true" || annotations.text(legacyInactiveAnnotation) == "true"
+}
+
+// Stamp is the token of the move that fenced the object, empty when none did.
+func (l *LogicalCluster) Stamp() string { return l.annotations().text(MoveAnnotation) }
+
+// Shard is the shard that the object names.
+func (l *LogicalCluster) Shard() string { return l.annotations().text(shardAnnotation) }
+
+// Path is the workspace path, e.g. root:org:ws.
+func (l *LogicalCluster) Path() string { return l.annotations().text(pathAnnotation) }
+
+// NativeMigration names the LogicalClusterMigration of kcp's own that has hold of the object, empty when none has.
+func (l *LogicalCluster) NativeMigration() string {
+	return l.annotations().text(nativeMigrationAnnotation)
+}
+
+// BeingDeleted reports whether the object has a deletionTimestamp.
+func (l *LogicalCluster) BeingDeleted() bool {
+	return l.content.look("metadata").text("deletionTimestamp") != ""
+}
+
+// Fence marks the object inactive and stamps it with a token.
+func (l *LogicalCluster) Fence(token string) {
+	annotations := l.content.at("metadata", "annotations")
+	annotations[InactiveAnnotation] = "true"
+	annotations[MoveAnnotation] = token
+}
+
+// Lift takes the fence and its stamp away.
+func (l *LogicalCluster) Lift() {
+	annotations := l.annotations()
+	delete(annotations, InactiveAnnotation)
+	delete(annotations, MoveAnnotation)
+}
+
+// SetPhase writes the phase into status and label, as kcp's controller does.
+func (l *LogicalCluster) SetPhase(phase string) {
+	l.content.at("status")["phase"] = phase
+	l.content.at("metadata", "labels")[phaseLabel] = phase
+}
+
+// Enclose makes of the origin's fenced object the destination's: fenced, already Inactive and naming the
+// destination, so that the destination's controllers leave the cluster alone while it is being filled.
+func (l *LogicalCluster) Enclose(token, shard string) {
+	l.Fence(token)
+	l.SetPhase(PhaseInactive)
+	l.content.at("metadata", "annotations")[shardAnnotation] = shard
+}
+
+// Open makes of the origin's fenced object the one that opens the destination: no fence, phase Inactive so that
+// the destination's controller drops stale contexts as it turns it Ready, and the origin's shard annotation
+// kept: only because the controller corrects it does it also patch the owner Workspace.
+func (l *LogicalCluster) Open() {
+	l.Lift()
+	l.SetPhase(PhaseInactive)
+}
+
+// Touch notes when the move left the origin.
+func (l *LogicalCluster) Touch(at time.Time) {
+	l.content.at("metadata", "annotations")[MovedAtAnnotation] = at.UTC().Format(time.RFC3339Nano)
+}
+
+// MovedAt is what Touch noted, empty before.
+func (l *LogicalCluster) MovedAt() string { return l.annotations().text(MovedAtAnnotation) }
+
+func (l *LogicalCluster) annotations() object { return l.content.look("metadata", "annotations") }

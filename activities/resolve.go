@@ -1,0 +1,92 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
+)
+
+// Resolve finds the logical cluster and its shard, and refuses a destination that it cannot go to.
+func (f *Fleet) Resolve(ctx context.Context, input ResolveInput) (*ResolveResult, error) {
+	if keyspace.IsSystem(input.LogicalCluster) {
+		return nil, refuseSystem(input.LogicalCluster)
+	}
+	shards, err := f.Directory.Shards(ctx)
+	if err != nil {
+		return nil, permanent(fmt.Errorf("list shards: %w", err))
+	}
+	location, err := f.Directory.Locate(ctx, input.LogicalCluster)
+	if errors.Is(err, ErrNotFound) {
+		return nil, Refuse(LogicalClusterNotFound, "no workspace path or logical cluster %q; see `kubectl ws tree` for what there is", input.LogicalCluster)
+	}
+	if err != nil {
+		return nil, permanent(fmt.Errorf("locate logical cluster %s: %w", input.LogicalCluster, err))
+	}
+	if keyspace.IsSystem(location.LogicalCluster) {
+		return nil, refuseSystem(location.LogicalCluster)
+	}
+	if err := acceptDestination(input, location, shards); err != nil {
+		return nil, err
+	}
+	return &ResolveResult{Location: location}, nil
+}
+
+func refuseSystem(name string) error {
+	return Refuse(SystemCluster, "logical cluster %q belongs to kcp itself and cannot be moved; name a workspace below root", name)
+}
+
+func acceptDestination(input ResolveInput, location Location, shards []ShardInfo) error {
+	index := slices.IndexFunc(shards, func(shard ShardInfo) bool { return shard.Name == input.DestinationShard })
+	if index < 0 {
+		names := make([]string, len(shards))
+		for i, shard := range shards {
+			names[i] = shard.Name
+		}
+		return Refuse(ShardNotFound, "no Shard %q; there are: %s", input.DestinationShard, strings.Join(names, ", "))
+	}
+	if location.Shard == input.DestinationShard {
+		return Refuse(SameShard, "logical cluster %s is on shard %s already; name another destination", location.LogicalCluster, location.Shard)
+	}
+	if reason := shards[index].NotReady; reason != "" && !input.ForceDestination {
+		return Refuse(ShardNotReady, "shard %s is not ready: %s; mend it, or go on with forceDestination", input.DestinationShard, reason)
+	}
+	return nil
+}
+
+// AwaitRoute waits until every front-proxy routes the logical cluster to the shard.
+func (f *Fleet) AwaitRoute(ctx context.Context, input RouteInput) error {
+	return heartbeating(ctx, noDetails, func(ctx context.Context) error {
+		return until(ctx, func(ctx context.Context) (string, error) {
+			return failing(f.Directory.ProbeFrontProxies(ctx, input.LogicalCluster, input.Shard)), nil
+		})
+	})
+}
+
+// AwaitOwner waits until the owner Workspace names the shard. A Workspace that is gone is told, not waited for.
+func (f *Fleet) AwaitOwner(ctx context.Context, input OwnerInput) (*OwnerResult, error) {
+	var result OwnerResult
+	err := heartbeating(ctx, noDetails, func(ctx context.Context) error {
+		return until(ctx, func(ctx context.Context) (string, error) {
+			shard, err := f.Directory.OwnerShard(ctx, input.Owner)
+			if errors.Is(err, ErrNotFound) {
+				result.Gone = true
+				return "", nil
+			}
+			if err != nil {
+				return "", permanent(fmt.Errorf("read owner workspace %s: %w", input.Owner.Name, err))
+			}
+			if shard != input.Shard {
+				return fmt.Sprintf("owner workspace %s names shard %s", input.Owner.Name, shard), nil
+			}
+			return "", nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &result, nil
+}

@@ -1,0 +1,79 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+)
+
+const (
+	// heartbeatEvery is well below the shortest heartbeat timeout, which is seconds.
+	heartbeatEvery = 500 * time.Millisecond
+	// pollEvery is short because most waits are part of the tenant's time away.
+	pollEvery = 10 * time.Millisecond
+	// nudgeEvery is how long an API server gets before it is told again; kcp's controllers react within 30 ms.
+	nudgeEvery = 500 * time.Millisecond
+)
+
+// heartbeating runs work while details are reported to Temporal.
+func heartbeating(ctx context.Context, details func() any, work func(context.Context) error) error {
+	done := make(chan struct{})
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		ticker := time.NewTicker(heartbeatEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				activity.RecordHeartbeat(ctx, details())
+			}
+		}
+	}()
+	defer func() {
+		close(done)
+		<-finished
+	}()
+	return work(ctx)
+}
+
+func noDetails() any { return nil }
+
+// until polls a condition until it holds. When ctx ends first the condition's last reason is part of the error.
+func until(ctx context.Context, condition func(context.Context) (reason string, err error)) error {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		reason, err := condition(ctx)
+		if err == nil && reason == "" {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return errors.Join(fmt.Errorf("%s: %w", reason, ctx.Err()), err)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+// failing sums up the probes that did not get the wanted answers, empty when all did.
+func failing(probes []Probe) string {
+	var reasons []string
+	for _, probe := range probes {
+		if !probe.OK {
+			reasons = append(reasons, probe.Server+": "+probe.Detail)
+		}
+	}
+	return strings.Join(reasons, "; ")
+}

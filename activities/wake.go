@@ -1,0 +1,102 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
+	"github.com/kcp-migrate/kcp-migrate/activities/objects"
+)
+
+const (
+	wakeLock = "wake"
+	// wakeCleanup bounds what a cancelled wake may still take to lift system:shard's fence.
+	wakeCleanup = 5 * time.Second
+)
+
+// WakeShard cures a shard that went blind when a logical cluster of it was fenced: kcp cancels all wildcard
+// requests then, its own informers' included, until some logical cluster of that shard goes from Inactive to
+// Ready. Every shard has system:shard of its own for that. One wake at a time per shard.
+func (s *Shard) WakeShard(ctx context.Context, input GuardInput) error {
+	return permanent(heartbeating(ctx, noDetails, func(ctx context.Context) error {
+		unlock, err := s.Store.Lock(ctx, wakeLock)
+		if err != nil {
+			return fmt.Errorf("lock wake of shard %s: %w", s.Name, err)
+		}
+		defer unlock()
+		for {
+			if err := s.toggleSystemShard(ctx, input.Guard); err != nil {
+				return err
+			}
+			reason := s.awaitWildcard(ctx)
+			if reason == "" {
+				return nil
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("await wildcard lists on shard %s: %s: %w", s.Name, reason, ctx.Err())
+			}
+		}
+	}))
+}
+
+// toggleSystemShard takes system:shard to Inactive and back; it never leaves it fenced, whatever ends ctx.
+func (s *Shard) toggleSystemShard(ctx context.Context, guard Guard) error {
+	_, err := s.editLogicalCluster(ctx, guard, keyspace.SystemShard, func(present *objects.LogicalCluster) error {
+		if present.Inactive() {
+			return errKeep // a wake that died left it so
+		}
+		present.Fence(string(guard.Token))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	waited := s.awaitPhase(ctx, keyspace.SystemShard, objects.PhaseInactive)
+	lifting, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeCleanup)
+	defer cancel()
+	if err := s.liftSystemShard(lifting, guard); err != nil {
+		return errors.Join(waited, err)
+	}
+	if waited != nil {
+		return waited
+	}
+	return s.awaitPhase(ctx, keyspace.SystemShard, objects.PhaseReady)
+}
+
+// liftSystemShard lifts system:shard's fence even where an undo has raised this move's token in the meantime.
+func (s *Shard) liftSystemShard(ctx context.Context, guard Guard) error {
+	for {
+		_, err := s.editLogicalCluster(ctx, guard, keyspace.SystemShard, func(present *objects.LogicalCluster) error {
+			if !present.Inactive() {
+				return errKeep
+			}
+			present.Lift()
+			return nil
+		})
+		if !errors.Is(err, ErrTokenLost) {
+			return err
+		}
+		claim, claimErr := s.Store.ReadClaim(ctx, guard.LogicalCluster)
+		if claimErr != nil || !claim.Token.SameRun(guard.Token) || claim.Token == guard.Token {
+			return errors.Join(err, claimErr)
+		}
+		guard.Token = claim.Token
+	}
+}
+
+// awaitWildcard gives the reason why some API server is still blind after one nudge's time, empty when none is.
+func (s *Shard) awaitWildcard(ctx context.Context) string {
+	waiting, cancel := context.WithTimeout(ctx, nudgeEvery)
+	defer cancel()
+	reason := "no answer yet"
+	err := until(waiting, func(waiting context.Context) (string, error) {
+		reason = failing(s.API.ProbeWildcard(waiting))
+		return reason, nil
+	})
+	if err == nil {
+		return ""
+	}
+	return reason
+}
