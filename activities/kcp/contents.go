@@ -3,7 +3,6 @@ package kcp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/url"
 	"strconv"
@@ -28,7 +27,7 @@ func (s *Shard) Contents(ctx context.Context, logicalCluster string) (activities
 		s.countTokens(ctx, logicalCluster, &contents),
 	)
 	if err != nil {
-		return activities.Contents{}, fmt.Errorf("read contents of logical cluster %s on shard %s: %w", logicalCluster, s.name, err)
+		return activities.Contents{}, err
 	}
 	return contents, nil
 }

@@ -43,15 +43,16 @@ func NewDirectory(config DirectoryConfig) (*Directory, error) {
 
 // Locate reads the LogicalCluster object, which kcp serves even while the logical cluster is fenced.
 func (d *Directory) Locate(ctx context.Context, pathOrName string) (activities.Location, error) {
-	if !logicalcluster.NewPath(pathOrName).IsValid() {
-		return activities.Location{}, fmt.Errorf("locate %q: neither a workspace's path nor a logical cluster's name: %w", pathOrName, activities.ErrNotFound)
+	path, valid := logicalcluster.NewValidatedPath(pathOrName)
+	if !valid || path == logicalcluster.Wildcard {
+		return activities.Location{}, fmt.Errorf("%q is neither a workspace's path nor a logical cluster's name: %w", pathOrName, activities.ErrNotFound)
 	}
 	object, err := d.logicalCluster(ctx, pathOrName)
 	if errors.Is(err, activities.ErrForbidden) {
 		err = d.tellMissingFromForbidden(ctx, err)
 	}
 	if err != nil {
-		return activities.Location{}, fmt.Errorf("locate %s: %w", pathOrName, err)
+		return activities.Location{}, err
 	}
 	return location(object), nil
 }
@@ -93,10 +94,10 @@ func (d *Directory) OwnerShard(ctx context.Context, owner activities.OwnerRef) (
 	var workspace tenancyv1alpha1.Workspace
 	q := query{path: objectPath(owner.LogicalCluster, workspaces, owner.Name)}
 	if err := d.proxies.get(ctx, q, &workspace); err != nil {
-		return "", fmt.Errorf("read owner Workspace %s: %w", owner.Name, err)
+		return "", err
 	}
 	if workspace.UID != types.UID(owner.UID) {
-		return "", fmt.Errorf("read owner Workspace %s: it has another UID now: %w", owner.Name, activities.ErrNotFound)
+		return "", fmt.Errorf("Workspace %s has another UID now: %w", owner.Name, activities.ErrNotFound)
 	}
 	return workspace.Annotations[corev1alpha1.LogicalClusterShardAnnotationKey], nil
 }

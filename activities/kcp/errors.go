@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,7 +51,10 @@ func statusCode(err error) int {
 
 // answer tells a probe's outcome in a few words: status code and reason, or why there was no answer.
 func answer(err error) string {
-	var status apierrors.APIStatus
+	var (
+		status apierrors.APIStatus
+		failed *url.Error
+	)
 	switch {
 	case err == nil:
 		return "200"
@@ -58,6 +62,8 @@ func answer(err error) string {
 		return "403 inactive"
 	case errors.As(err, &status):
 		return fmt.Sprintf("%d %s", status.Status().Code, status.Status().Reason)
+	case errors.As(err, &failed): // the URL is told beside it
+		return failed.Err.Error()
 	default:
 		return err.Error()
 	}

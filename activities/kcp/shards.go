@@ -28,7 +28,7 @@ func (d *Directory) Shards(ctx context.Context) ([]activities.ShardInfo, error) 
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list shards: %w", err)
+		return nil, err
 	}
 	return found, nil
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -18,6 +17,9 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/activities"
 )
 
+// acceptKeySet is asked for by name: kcp answers 406 to a plain application/json.
+const acceptKeySet = "application/jwk-set+json, application/json"
+
 // systemCRDs is the logical cluster of every shard that holds the CRDs of kcp's own types.
 const systemCRDs = "system:system-crds"
 
@@ -28,12 +30,12 @@ var releasedVersion = regexp.MustCompile(`\+kcp-(v\d+\.\d+\.\d+\S*)$`)
 func (s *Shard) Version(ctx context.Context) (activities.Version, error) {
 	var info version.Info
 	if err := s.servers.get(ctx, query{path: "/version"}, &info); err != nil {
-		return activities.Version{}, fmt.Errorf("read version of shard %s: %w", s.name, err)
+		return activities.Version{}, err
 	}
 	var crd apiextensionsv1.CustomResourceDefinition
 	where := query{path: objectPath(systemCRDs, crds, logicalClusters.GroupResource().String())}
 	if err := s.servers.get(ctx, where, &crd); err != nil {
-		return activities.Version{}, fmt.Errorf("read LogicalCluster CRD of shard %s: %w", s.name, err)
+		return activities.Version{}, err
 	}
 	return activities.Version{Kcp: kcpVersion(info.GitVersion), FencesByAnnotation: knowsInactive(crd)}, nil
 }
@@ -82,16 +84,16 @@ func (s *Shard) SigningKeys(ctx context.Context) (string, error) {
 		Issuer string `json:"issuer"`
 	}
 	if err := s.servers.get(ctx, query{path: "/.well-known/openid-configuration"}, &issuer); err != nil {
-		return "", fmt.Errorf("read ServiceAccount issuer of shard %s: %w", s.name, err)
+		return "", err
 	}
 	var published struct {
 		Keys []map[string]any `json:"keys"`
 	}
-	if err := s.servers.get(ctx, query{path: "/openid/v1/jwks"}, &published); err != nil {
-		return "", fmt.Errorf("read ServiceAccount keys of shard %s: %w", s.name, err)
+	if err := s.servers.get(ctx, query{path: "/openid/v1/jwks", accept: acceptKeySet}, &published); err != nil {
+		return "", err
 	}
 	if len(published.Keys) == 0 {
-		return "", fmt.Errorf("read ServiceAccount keys of shard %s: %w", s.name, errors.New("it publishes none"))
+		return "", fmt.Errorf("read /openid/v1/jwks of shard %s: it publishes no keys", s.name)
 	}
 	return fingerprint(issuer.Issuer, published.Keys)
 }
