@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/installation"
+)
+
+// flags are the command line's.
+type flags struct {
+	folder         string
+	keep           bool
+	entries        int
+	realKcp        bool
+	freePorts      bool
+	apiServers     int
+	frontDoors     int
+	etcdMembers    int
+	temporalFile   string
+	quiet          bool
+	exitWithParent bool
+}
+
+func parseFlags(args []string, stderr io.Writer) (flags, error) {
+	var f flags
+	set := pflag.NewFlagSet("devstack", pflag.ContinueOnError)
+	set.SortFlags = false
+	set.SetOutput(stderr)
+	set.Usage = func() {
+		fmt.Fprintf(stderr, "devstack runs Temporal with its web UI, two etcds, and a stand-in for a two-shard kcp, in one process.\n\nUsage: devstack [flags]\n\n%s", set.FlagUsages())
+	}
+	set.StringVar(&f.folder, "dir", "", "state folder, its shards are filled anew at each start (default a temporary one)")
+	set.BoolVar(&f.keep, "keep", false, "keep the temporary state folder at exit")
+	set.IntVar(&f.entries, "entries", 0, "add so many ConfigMaps of 1 kB to the tenant root:consumer")
+	set.BoolVar(&f.realKcp, "kcp", false, "start a real kcp from the binaries in $KCP_BIN_DIR or on PATH instead of the stand-in")
+	set.BoolVar(&f.freePorts, "free-ports", false, "use free ports instead of 7233, 8233 and 6443")
+	set.IntVar(&f.apiServers, "api-servers", 1, "API servers of each shard")
+	set.IntVar(&f.frontDoors, "front-doors", 1, "front doors")
+	set.IntVar(&f.etcdMembers, "etcd-members", 1, "members of each shard's etcd, 1 or 3")
+	set.StringVar(&f.temporalFile, "temporal-file", "", "keep Temporal's state in this file across restarts (default in memory)")
+	set.BoolVar(&f.quiet, "quiet", false, "print nothing once all serves")
+	set.BoolVar(&f.exitWithParent, "exit-with-parent", false, "stop when the process that started this one ends")
+	if err := set.Parse(args); err != nil {
+		return flags{}, err
+	}
+	if set.NArg() > 0 {
+		return flags{}, fmt.Errorf("unknown argument %q", set.Arg(0))
+	}
+	return f, f.validate()
+}
+
+func (f flags) validate() error {
+	switch {
+	case f.entries < 0:
+		return errors.New("--entries must not be negative")
+	case f.apiServers < 1:
+		return errors.New("--api-servers must be at least 1")
+	case f.frontDoors < 1:
+		return errors.New("--front-doors must be at least 1")
+	case f.etcdMembers != 1 && f.etcdMembers != 3:
+		return errors.New("--etcd-members must be 1 or 3")
+	}
+	return nil
+}
+
+// options gives all but the folder.
+func (f flags) options() (installation.Options, error) {
+	options := installation.Options{
+		Kind:        installation.Simulated,
+		Entries:     f.entries,
+		APIServers:  f.apiServers,
+		EtcdMembers: f.etcdMembers,
+	}
+	if f.realKcp {
+		options.Kind = installation.RealKcp
+	}
+	var err error
+	if f.temporalFile != "" {
+		// SQLite's own working folder need not be ours.
+		if options.TemporalFile, err = filepath.Abs(f.temporalFile); err != nil {
+			return installation.Options{}, err
+		}
+	}
+	choosePorts := installation.FixedPorts
+	if f.freePorts {
+		choosePorts = installation.FreePorts
+	}
+	options.Ports, err = choosePorts(f.frontDoors)
+	return options, err
+}

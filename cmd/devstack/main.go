@@ -1,0 +1,115 @@
+// devstack runs a whole installation in one process, for trying and testing: a real
+// Temporal server with its web UI, two real etcds filled with what two shards of a real
+// kcp held, and a stand-in for those shards' API servers and for kcp's front-proxy.
+// With --kcp it starts a real two-shard kcp instead.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/gofrs/flock"
+	"github.com/spf13/pflag"
+
+	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/installation"
+)
+
+const (
+	exitDone  = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	flags, err := parseFlags(args, stderr)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return exitDone
+	case err != nil:
+		fmt.Fprintln(stderr, "devstack:", err)
+		return exitUsage
+	}
+	if flags.exitWithParent {
+		var stop context.CancelFunc
+		ctx, stop = withParent(ctx)
+		defer stop()
+	}
+	if err := serve(ctx, flags, stdout); err != nil {
+		fmt.Fprintln(stderr, "devstack:", err)
+		return exitError
+	}
+	return exitDone
+}
+
+// serve runs the installation until the context ends, which is no error, or a part dies.
+func serve(ctx context.Context, flags flags, stdout io.Writer) (err error) {
+	options, err := flags.options()
+	if err != nil {
+		return err
+	}
+	release, err := claimFolder(&options, flags)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+
+	running, err := installation.Start(ctx, options)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, running.Stop()) }()
+	if !flags.quiet {
+		if err := running.State.Announce(stdout); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-running.Failed():
+		return err
+	}
+}
+
+// claimFolder makes the state folder and keeps a second devstack out of it. A temporary
+// one is removed on release.
+func claimFolder(options *installation.Options, flags flags) (release func() error, err error) {
+	if flags.folder == "" {
+		options.Folder, err = os.MkdirTemp("", "devstack-")
+	} else if options.Folder, err = filepath.Abs(flags.folder); err == nil {
+		err = os.MkdirAll(options.Folder, 0o700)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make state folder: %w", err)
+	}
+	lock := flock.New(filepath.Join(options.Folder, "devstack.lock"))
+	locked, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock folder %s: %w", options.Folder, err)
+	}
+	if !locked {
+		return nil, fmt.Errorf("lock folder %s: another devstack uses it", options.Folder)
+	}
+	return func() error {
+		err := lock.Unlock()
+		if flags.folder == "" && !flags.keep {
+			err = errors.Join(err, os.RemoveAll(options.Folder))
+		}
+		return err
+	}, nil
+}
