@@ -24,6 +24,18 @@ const (
 	AbortUpdate = "abort"
 )
 
+// Search attributes, all of type Keyword; they change at phase changes only.
+const (
+	// LogicalClusterAttribute holds the logical cluster's name.
+	LogicalClusterAttribute = "KcpLogicalCluster"
+	// OriginShardAttribute holds the shard that the logical cluster leaves.
+	OriginShardAttribute = "KcpOriginShard"
+	// DestinationShardAttribute holds the shard that it moves to.
+	DestinationShardAttribute = "KcpDestinationShard"
+	// PhaseAttribute holds the Phase.
+	PhaseAttribute = "KcpMigrationPhase"
+)
+
 // WorkflowID is the usual workflow ID of a move; any other works too.
 func WorkflowID(logicalCluster string) string { return "migrate-" + logicalCluster }
 

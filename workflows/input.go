@@ -1,0 +1,66 @@
+package workflows
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+)
+
+const (
+	// defaultMaxTimeAway is ten times what a tenant of 100,000 entries of 1 kB takes by the plan's estimate.
+	defaultMaxTimeAway = 60 * time.Second
+	// defaultMaxRevisionLift takes 21 minutes at the activities' 8,000 revisions a second and 500 MB of the
+	// destination's etcd before its next compaction.
+	defaultMaxRevisionLift = 10_000_000
+)
+
+// UnmarshalJSON never fails on an unknown or ill-typed field but keeps the problem for Validate: an input that does
+// not decode would fail the workflow task over and over, where a typed failure tells the person who started it.
+func (i *Input) UnmarshalJSON(data []byte) error {
+	type plain Input
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var fields plain
+	problem := decoder.Decode(&fields)
+	*i = Input(fields)
+	i.problem = problem
+	return nil
+}
+
+// Validate refuses, with InvalidInput, what no move can start with. It needs no server.
+func (i Input) Validate() error {
+	var problems []string
+	if i.problem != nil {
+		problems = append(problems, i.problem.Error())
+	}
+	if i.LogicalCluster == "" {
+		problems = append(problems, "logicalCluster is missing: give a workspace path like root:org:ws or a logical cluster's name")
+	}
+	if i.DestinationShard == "" {
+		problems = append(problems, "destinationShard is missing: give the name of a Shard object")
+	}
+	if i.MaxTimeAway < 0 {
+		problems = append(problems, "maxTimeAway is negative")
+	}
+	if i.MaxRevisionLift < 0 {
+		problems = append(problems, "maxRevisionLift is negative")
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return activities.Refuse(activities.InvalidInput, "invalid input: %s", strings.Join(problems, "; "))
+}
+
+// withDefaults fills in what was left out.
+func (i Input) withDefaults() Input {
+	if i.MaxTimeAway == 0 {
+		i.MaxTimeAway = Duration(defaultMaxTimeAway)
+	}
+	if i.MaxRevisionLift == 0 {
+		i.MaxRevisionLift = defaultMaxRevisionLift
+	}
+	return i
+}

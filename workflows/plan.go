@@ -1,0 +1,215 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+)
+
+// What the estimate of the time away rests on, measured on two shared cores (docs/kcp-findings.md): a prototype took
+// 0.16 s for 115 entries and 0.45 s for 5,010; half of the 44,000 entries a second that went through one stream is
+// left to verification.
+const (
+	fixedTimeAway    = 300 * time.Millisecond
+	entriesPerSecond = 20_000
+	bytesPerSecond   = 40_000_000
+)
+
+const (
+	// revisionMargin is how far the destination's revision is lifted above the origin's: the origin's other tenants
+	// go on writing until the fence stands.
+	revisionMargin = 1_000
+	// minimumFence lets the watchers of a cluster whose revision gap is too large to lift reconnect while the fence
+	// stands, where the 403 makes them list anew: client-go's back-off begins at 0.8 s.
+	minimumFence = 2 * time.Second
+	// spaceFactor is what a moved byte takes of the destination's quota, until its next compaction and defragmentation,
+	// with one repair of everything.
+	spaceFactor = 2.5
+)
+
+// Facts is what preflight found out.
+type Facts struct {
+	Input       Input
+	Location    activities.Location
+	Origin      activities.OriginReport
+	Destination activities.DestinationReport
+}
+
+// NewPlan decides from the facts alone what a move would do, or refuses it with a typed error.
+func NewPlan(facts Facts) (Plan, error) {
+	facts.Input = facts.Input.withDefaults()
+	plan := Plan{
+		LogicalCluster:   facts.Location.LogicalCluster,
+		Path:             facts.Location.Path,
+		OriginShard:      facts.Location.Shard,
+		DestinationShard: facts.Input.DestinationShard,
+		Entries:          facts.Origin.Entries,
+		Bytes:            facts.Origin.Bytes,
+		LeasedEntries:    facts.Origin.LeasedEntries,
+		Families:         plannedFamilies(facts.Origin.Digest),
+		BoundCRDs:        facts.Destination.MissingCRDs,
+		Leftovers:        facts.Destination.Leftovers,
+		NotMoved:         facts.Origin.Contents.ChildWorkspaces,
+		ReleasesContext:  len(facts.Origin.Contents.APIExports) > 0,
+	}
+	plan.RevisionLift, plan.MinimumFence = bridge(facts)
+	plan.ExpectedTimeAway = max(estimate(plan.Entries, plan.Bytes), plan.MinimumFence)
+	plan.Warnings = warnings(facts, plan)
+	for _, refuse := range []func(Facts, Plan) error{
+		refuseOldKcp, refuseOlderDestination, refuseTokenLoss, refuseLeftovers, refuseFullStore, refuseLongAbsence,
+	} {
+		if err := refuse(facts, plan); err != nil {
+			return Plan{}, err
+		}
+	}
+	return plan, nil
+}
+
+func plannedFamilies(digest activities.Digest) []PlannedFamily {
+	families := make([]PlannedFamily, 0, len(digest.Families))
+	for _, family := range digest.Families {
+		families = append(families, PlannedFamily{Family: family.Family.String(), Entries: family.Entries, Bytes: family.Bytes})
+	}
+	return families
+}
+
+// bridge closes the gap between the shards' revisions: by a lift where the limit allows it, else by a longer fence.
+func bridge(facts Facts) (lift int64, fence Duration) {
+	gap := facts.Origin.Health.Revision + revisionMargin - facts.Destination.Health.Revision
+	if gap <= 0 {
+		return 0, 0
+	}
+	if gap > facts.Input.MaxRevisionLift {
+		return 0, Duration(minimumFence)
+	}
+	return gap, 0
+}
+
+func estimate(entries, bytes int64) Duration {
+	seconds := float64(entries)/entriesPerSecond + float64(bytes)/bytesPerSecond
+	return Duration(fixedTimeAway + time.Duration(seconds*float64(time.Second)).Round(time.Millisecond))
+}
+
+func refuseOldKcp(facts Facts, plan Plan) error {
+	for _, shard := range []struct {
+		name    string
+		version activities.Version
+	}{
+		{plan.OriginShard, facts.Origin.Version},
+		{plan.DestinationShard, facts.Destination.Version},
+	} {
+		if !shard.version.FencesByAnnotation {
+			return activities.Refuse(activities.KcpTooOld,
+				"shard %s runs kcp %s, which has no phase Inactive for logical clusters; upgrade it to 0.32 or later", shard.name, told(shard.version.Kcp))
+		}
+	}
+	return nil
+}
+
+func told(kcpVersion string) string {
+	if kcpVersion == "" {
+		return "of an unknown version"
+	}
+	return kcpVersion
+}
+
+func refuseOlderDestination(facts Facts, plan Plan) error {
+	if facts.Input.ForceDestination || !olderDestination(facts) {
+		return nil
+	}
+	return activities.Refuse(activities.DestinationOlder,
+		"shard %s runs kcp %s, older than %s on shard %s, and may not understand what it is given; upgrade it, or go on with forceDestination",
+		plan.DestinationShard, facts.Destination.Version.Kcp, facts.Origin.Version.Kcp, plan.OriginShard)
+}
+
+// olderDestination compares the numbers alone: what git describe appends says nothing about the order.
+func olderDestination(facts Facts) bool {
+	origin, originErr := version.ParseGeneric(facts.Origin.Version.Kcp)
+	destination, destinationErr := version.ParseGeneric(facts.Destination.Version.Kcp)
+	return originErr == nil && destinationErr == nil && destination.LessThan(origin)
+}
+
+// losesTokens: every service-account token of the tenant dies where the shards' keys or issuers differ (kcp #799).
+func losesTokens(facts Facts) bool {
+	return facts.Origin.Contents.ServiceAccounts > 0 && facts.Origin.SigningKeys != facts.Destination.SigningKeys
+}
+
+func refuseTokenLoss(facts Facts, plan Plan) error {
+	if facts.Input.AcceptTokenLoss || !losesTokens(facts) {
+		return nil
+	}
+	return activities.Refuse(activities.TokenLoss,
+		"shards %s and %s check service-account tokens with different keys or issuers: the tokens of %d ServiceAccounts would die; give both shards the same keys, or go on with acceptTokenLoss",
+		plan.OriginShard, plan.DestinationShard, facts.Origin.Contents.ServiceAccounts)
+}
+
+func refuseLeftovers(facts Facts, plan Plan) error {
+	leftovers := facts.Destination.Leftovers
+	switch {
+	case facts.Destination.HasLogicalCluster:
+		return activities.Refuse(activities.DestinationNotEmpty,
+			"shard %s has a LogicalCluster %s of its own; find out which of the two is the tenant's before anything is moved: %s",
+			plan.DestinationShard, plan.LogicalCluster, strings.Join(leftovers, ", "))
+	case len(leftovers) > 0 && !facts.Input.DiscardLeftovers:
+		return activities.Refuse(activities.DestinationNotEmpty,
+			"shard %s holds keys of %s, but no LogicalCluster; delete them, or go on with discardLeftovers: %s",
+			plan.DestinationShard, plan.LogicalCluster, strings.Join(leftovers, ", "))
+	}
+	return nil
+}
+
+func refuseFullStore(facts Facts, plan Plan) error {
+	for _, shard := range []struct {
+		name   string
+		alarms []string
+	}{
+		{plan.OriginShard, facts.Origin.Health.Alarms},
+		{plan.DestinationShard, facts.Destination.Health.Alarms},
+	} {
+		if len(shard.alarms) > 0 {
+			return activities.Refuse(activities.NoSpace, "etcd of shard %s has raised %s; mend that and disarm it first", shard.name, strings.Join(shard.alarms, ", "))
+		}
+	}
+	health, needed := facts.Destination.Health, int64(spaceFactor*float64(plan.Bytes))
+	if health.QuotaBytes > 0 && health.DatabaseBytes+needed > health.QuotaBytes {
+		return activities.Refuse(activities.NoSpace,
+			"etcd of shard %s holds %d bytes of its quota of %d, and the move may need %d more; compact and defragment it or raise the quota",
+			plan.DestinationShard, health.DatabaseBytes, health.QuotaBytes, needed)
+	}
+	return nil
+}
+
+func refuseLongAbsence(facts Facts, plan Plan) error {
+	if plan.ExpectedTimeAway <= facts.Input.MaxTimeAway {
+		return nil
+	}
+	return activities.Refuse(activities.AwayTooLong,
+		"the tenant would be away for about %s, longer than maxTimeAway %s; raise maxTimeAway", plan.ExpectedTimeAway, facts.Input.MaxTimeAway)
+}
+
+func warnings(facts Facts, plan Plan) []string {
+	warnings := []string{
+		fmt.Sprintf("clients that watch all logical clusters of shard %s see the tenant's objects deleted there", plan.OriginShard),
+	}
+	contents := facts.Origin.Contents
+	if contents.TokenSecrets > 0 {
+		warnings = append(warnings, fmt.Sprintf("ca.crt in %d token Secrets changes to the destination's", contents.TokenSecrets))
+	}
+	if losesTokens(facts) {
+		warnings = append(warnings, fmt.Sprintf("the tokens of %d ServiceAccounts die: the shards check them with different keys", contents.ServiceAccounts))
+	}
+	if olderDestination(facts) {
+		warnings = append(warnings, fmt.Sprintf("kcp is older on shard %s than on shard %s", plan.DestinationShard, plan.OriginShard))
+	}
+	if plan.MinimumFence > 0 {
+		warnings = append(warnings, fmt.Sprintf(
+			"the destination's revision is %d below the origin's, more than maxRevisionLift: the fence is held for at least %s; a raw watch that reconnects later with its old resourceVersion stays deaf until the destination catches up (kcp #4250)",
+			facts.Origin.Health.Revision-facts.Destination.Health.Revision, plan.MinimumFence))
+	}
+	return slices.Clip(warnings)
+}
