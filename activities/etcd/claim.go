@@ -1,0 +1,214 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+)
+
+// claimPrefix is below no storage prefix of kcp's, so that no API server ever reads it.
+func claimPrefix(logicalCluster string) string { return "/kcp-migrate/migrations/" + logicalCluster + "/" }
+
+func tokenKey(logicalCluster string) string     { return claimPrefix(logicalCluster) + "token" }
+func infoKey(logicalCluster string) string      { return claimPrefix(logicalCluster) + "info" }
+func committedKey(logicalCluster string) string { return claimPrefix(logicalCluster) + "committed" }
+
+// claim is everything under a logical cluster's claim, read at one revision.
+type claim struct {
+	activities.Claim
+	// committedBy is the token under which the commit landed, empty before; committedRevision is that of the landing.
+	committedBy       activities.Token
+	committedRevision int64
+}
+
+// Claim creates the claim. A repeat with the same token succeeds; another move's claim gives ErrClaimed and that claim.
+func (s *Store) Claim(
+	ctx context.Context, guard activities.Guard, info activities.ClaimInfo,
+) (activities.Claim, error) {
+	if err := checkGuard(guard); err != nil {
+		return activities.Claim{}, err
+	}
+	encoded, err := json.Marshal(info)
+	if err != nil {
+		return activities.Claim{}, fmt.Errorf("encode claim of logical cluster %s: %w", guard.LogicalCluster, err)
+	}
+	response, err := s.client.Txn(ctx).
+		If(absent(tokenKey(guard.LogicalCluster))).
+		Then(
+			// Left where somebody removed a token by hand. Only an absent one says that no commit has landed.
+			clientv3.OpDelete(committedKey(guard.LogicalCluster)),
+			clientv3.OpDelete(deletedKey(guard.LogicalCluster)),
+			clientv3.OpPut(tokenKey(guard.LogicalCluster), string(guard.Token)),
+			clientv3.OpPut(infoKey(guard.LogicalCluster), string(encoded)),
+		).Commit()
+	if err != nil {
+		return activities.Claim{}, fmt.Errorf("claim logical cluster %s: %w", guard.LogicalCluster, translate(err))
+	}
+	if response.Succeeded {
+		return activities.Claim{Token: guard.Token, ClaimInfo: info}, nil
+	}
+	return s.claimed(ctx, guard)
+}
+
+// claimed tells a repeat of our own claim from another move's.
+func (s *Store) claimed(ctx context.Context, guard activities.Guard) (activities.Claim, error) {
+	present, err := s.ReadClaim(ctx, guard.LogicalCluster)
+	switch {
+	case err != nil:
+		return activities.Claim{}, err
+	case present.Token == guard.Token:
+		return present, nil
+	case present.Token.SameRun(guard.Token):
+		return present, fmt.Errorf("claim logical cluster %s: %w", guard.LogicalCluster, activities.ErrTokenLost)
+	default:
+		return present, fmt.Errorf("claim logical cluster %s: %w: workflow %s",
+			guard.LogicalCluster, activities.ErrClaimed, present.WorkflowID)
+	}
+}
+
+// ReadClaim gives ErrNotFound where there is none.
+func (s *Store) ReadClaim(ctx context.Context, logicalCluster string) (activities.Claim, error) {
+	read, err := s.readClaim(ctx, logicalCluster)
+	if err != nil {
+		return activities.Claim{}, err
+	}
+	if read.Token == "" {
+		return activities.Claim{}, fmt.Errorf("read claim of logical cluster %s: %w", logicalCluster, activities.ErrNotFound)
+	}
+	return read.Claim, nil
+}
+
+// readClaim gives an empty claim where there is none.
+func (s *Store) readClaim(ctx context.Context, logicalCluster string) (claim, error) {
+	response, err := s.client.Get(ctx, claimPrefix(logicalCluster), clientv3.WithPrefix())
+	if err != nil {
+		return claim{}, fmt.Errorf("read claim of logical cluster %s: %w", logicalCluster, translate(err))
+	}
+	var read claim
+	for _, kv := range response.Kvs {
+		switch string(kv.Key) {
+		case tokenKey(logicalCluster):
+			read.Token = activities.Token(kv.Value)
+		case infoKey(logicalCluster):
+			if err := json.Unmarshal(kv.Value, &read.ClaimInfo); err != nil {
+				return claim{}, fmt.Errorf("decode claim of logical cluster %s: %w", logicalCluster, err)
+			}
+		case committedKey(logicalCluster):
+			read.committedBy, read.committedRevision = activities.Token(kv.Value), kv.ModRevision
+		}
+	}
+	read.Committed = read.committedBy.SameRun(read.Token)
+	return read, nil
+}
+
+// RaiseToken replaces the token by a higher one of the same run. ErrTokenLost if the claim is not this run's.
+func (s *Store) RaiseToken(ctx context.Context, guard activities.Guard, to activities.Token) error {
+	return s.raise(ctx, guard, to, func(present claim) error {
+		if !present.Token.SameRun(to) {
+			return activities.ErrTokenLost
+		}
+		return nil
+	})
+}
+
+// errGone says that a claim is no longer of this run.
+var errGone = errors.New("claim is gone")
+
+// Seal raises the token in one Txn with the proof that the commit has not landed: ErrCommitted if it has.
+// A claim that is gone, or is another run's by now, seals nothing and is no error: no commit of this run can
+// land without its token.
+func (s *Store) Seal(ctx context.Context, guard activities.Guard, to activities.Token) error {
+	err := s.raise(ctx, guard, to, func(present claim) error {
+		if present.committedBy.SameRun(to) {
+			return activities.ErrCommitted
+		}
+		if !present.Token.SameRun(to) {
+			return errGone
+		}
+		return nil
+	})
+	if errors.Is(err, errGone) {
+		return nil
+	}
+	return err
+}
+
+// raise puts a higher token unless the claim forbids it. It goes from whatever lower token of the run is
+// there, so that it can be repeated; that and the commit's absence are compared in the Txn.
+func (s *Store) raise(
+	ctx context.Context, guard activities.Guard, to activities.Token, forbids func(claim) error,
+) error {
+	if err := checkRaise(guard, to); err != nil {
+		return err
+	}
+	for {
+		present, err := s.readClaim(ctx, guard.LogicalCluster)
+		if err != nil {
+			return err
+		}
+		if err := forbids(present); err != nil {
+			return fmt.Errorf("raise token of logical cluster %s: %w", guard.LogicalCluster, err)
+		}
+		if present.Token == to {
+			return nil
+		}
+		if present.Token.Number() > to.Number() {
+			return fmt.Errorf("raise token of logical cluster %s to %s: %w: it is %s already",
+				guard.LogicalCluster, to, activities.ErrTokenLost, present.Token)
+		}
+		raised, err := s.raiseFrom(ctx, guard, present, to)
+		if err != nil || raised {
+			return err
+		}
+	}
+}
+
+// raiseFrom gives false when the claim has changed since it was read.
+func (s *Store) raiseFrom(
+	ctx context.Context, guard activities.Guard, present claim, to activities.Token,
+) (bool, error) {
+	held := activities.Guard{LogicalCluster: guard.LogicalCluster, Token: present.Token}
+	committed := clientv3.ModRevision(committedKey(guard.LogicalCluster))
+	response, err := s.client.Txn(ctx).
+		If(holdsToken(held), clientv3.Compare(committed, "=", present.committedRevision)).
+		Then(clientv3.OpPut(tokenKey(guard.LogicalCluster), string(to))).Commit()
+	if err != nil {
+		return false, fmt.Errorf("raise token of logical cluster %s: %w", guard.LogicalCluster, translate(err))
+	}
+	return response.Succeeded, nil
+}
+
+func checkRaise(guard activities.Guard, to activities.Token) error {
+	if err := checkGuard(guard); err != nil {
+		return err
+	}
+	if !to.SameRun(guard.Token) || to.Number() <= guard.Token.Number() {
+		return fmt.Errorf("raise token of logical cluster %s: %s is no higher token of the run of %s",
+			guard.LogicalCluster, to, guard.Token)
+	}
+	return nil
+}
+
+// Release removes the claim. One that is gone, or another run's by now, is no error; one of this run that
+// holds another token is: this attempt was given up for dead.
+func (s *Store) Release(ctx context.Context, guard activities.Guard) error {
+	_, err := s.guarded(ctx, guard, nil, clientv3.OpDelete(claimPrefix(guard.LogicalCluster), clientv3.WithPrefix()))
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, activities.ErrTokenLost) {
+		held, _, readErr := s.readToken(ctx, guard.LogicalCluster)
+		if readErr == nil && !held.SameRun(guard.Token) {
+			return nil
+		}
+		err = errors.Join(err, readErr)
+	}
+	return fmt.Errorf("release claim of logical cluster %s: %w", guard.LogicalCluster, err)
+}
+
+func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }

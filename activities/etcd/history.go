@@ -1,0 +1,152 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
+)
+
+// ownDeletion is the range of one deletion of ours; its revision is that of the key it is written to.
+type ownDeletion struct {
+	From []byte `json:"from"`
+	To   []byte `json:"to"`
+
+	revision int64
+}
+
+func deletedKey(logicalCluster string) string { return claimPrefix(logicalCluster) + "deleted" }
+
+// deletedMark goes into the Txn of a deletion, so that its revision is that of the deletion.
+func deletedMark(guard activities.Guard, keys span) (clientv3.Op, error) {
+	mark, err := json.Marshal(ownDeletion{From: []byte(keys.from), To: []byte(keys.to)})
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("encode range of a deletion: %w", err)
+	}
+	return clientv3.OpPut(deletedKey(guard.LogicalCluster), string(mark)), nil
+}
+
+// ownDeletions walks back the deletions of ours after a revision.
+func (s *Store) ownDeletions(ctx context.Context, logicalCluster string, revision int64) ([]ownDeletion, error) {
+	var deletions []ownDeletion
+	at := int64(0) // now
+	for {
+		response, err := s.client.Get(ctx, deletedKey(logicalCluster), clientv3.WithRev(at))
+		if err != nil {
+			return nil, fmt.Errorf("read deletions in logical cluster %s: %w", logicalCluster, translate(err))
+		}
+		if len(response.Kvs) == 0 || response.Kvs[0].ModRevision <= revision {
+			return deletions, nil
+		}
+		deletion := ownDeletion{revision: response.Kvs[0].ModRevision}
+		if err := json.Unmarshal(response.Kvs[0].Value, &deletion); err != nil {
+			return nil, fmt.Errorf("decode deletion in logical cluster %s: %w", logicalCluster, err)
+		}
+		deletions = append(deletions, deletion)
+		at = deletion.revision - 1
+	}
+}
+
+// deletedByOthers gives the entries without a lease that were there at a revision, are gone, and were not
+// deleted by us. ErrCompacted: the history does not reach back that far.
+func (s *Store) deletedByOthers(
+	ctx context.Context, logicalCluster string, revision int64,
+) ([]activities.Straggler, error) {
+	families, err := s.discover(ctx, logicalCluster, revision)
+	if err != nil {
+		return nil, err
+	}
+	deletions, err := s.ownDeletions(ctx, logicalCluster, revision)
+	if err != nil {
+		return nil, err
+	}
+	var gone []activities.Straggler
+	for _, family := range families {
+		prefix := s.layout.FamilyPrefix(family, logicalCluster)
+		missing, err := s.missing(ctx, prefix, revision, deletions)
+		if err != nil {
+			return nil, fmt.Errorf("compare family %s of logical cluster %s with revision %d: %w",
+				family, logicalCluster, revision, err)
+		}
+		for _, key := range slices.Sorted(maps.Keys(missing)) {
+			if key == s.layout.LogicalClusterKey(logicalCluster) {
+				continue
+			}
+			gone = append(gone, deletedStraggler(family, key[len(prefix):]))
+		}
+	}
+	return gone, nil
+}
+
+func deletedStraggler(family keyspace.Family, suffix string) activities.Straggler {
+	return activities.Straggler{Ref: activities.Ref{Family: family, Suffix: suffix}, Deleted: true}
+}
+
+// keySet is a set of keys.
+type keySet map[string]struct{}
+
+// missing are the unleased keys of one family at a revision, less those that are there now and those that we deleted.
+func (s *Store) missing(ctx context.Context, prefix string, revision int64, deletions []ownDeletion) (keySet, error) {
+	missing := keySet{}
+	for window, err := range s.keys(ctx, prefixSpan(prefix), revision) {
+		if err != nil {
+			return nil, err
+		}
+		for _, kv := range window {
+			if kv.Lease == 0 { // a lease that runs out is nobody's deletion
+				missing[string(kv.Key)] = struct{}{}
+			}
+		}
+	}
+	if err := s.subtract(ctx, missing, prefixSpan(prefix), 0); err != nil {
+		return nil, err
+	}
+	for _, deletion := range deletions {
+		if !bytes.HasPrefix(deletion.From, []byte(prefix)) {
+			continue
+		}
+		deleted, err := s.deletedIn(ctx, deletion)
+		if err != nil {
+			return nil, err
+		}
+		for key := range deleted {
+			delete(missing, key)
+		}
+	}
+	return missing, nil
+}
+
+// deletedIn are the keys that were there right before a deletion of ours and not after it.
+func (s *Store) deletedIn(ctx context.Context, deletion ownDeletion) (keySet, error) {
+	keys := span{from: string(deletion.From), to: string(deletion.To)}
+	deleted := keySet{}
+	for window, err := range s.keys(ctx, keys, deletion.revision-1) {
+		if err != nil {
+			return nil, err
+		}
+		for _, kv := range window {
+			deleted[string(kv.Key)] = struct{}{}
+		}
+	}
+	return deleted, s.subtract(ctx, deleted, keys, deletion.revision)
+}
+
+// subtract removes from a set the keys that are there at a revision (0: now).
+func (s *Store) subtract(ctx context.Context, set keySet, keys span, revision int64) error {
+	for window, err := range s.keys(ctx, keys, revision) {
+		if err != nil {
+			return err
+		}
+		for _, kv := range window {
+			delete(set, string(kv.Key))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+// Package etcd is a shard's etcd as the activities need it: it finds, streams,
+// writes, sums up and deletes the entries of one logical cluster, and keeps the
+// claim that guards all of that. It is the only importer of etcd's client.
+//
+// Besides kcp's own keys it uses these, outside of every kcp storage prefix:
+//
+//	/kcp-migrate/migrations/<logical cluster>/token      the claim: the token, alone
+//	/kcp-migrate/migrations/<logical cluster>/info       whom to ask about the claim
+//	/kcp-migrate/migrations/<logical cluster>/committed  the token under which the commit landed
+//	/kcp-migrate/migrations/<logical cluster>/deleted    the range of the latest deletion at an origin
+//	/kcp-migrate/locks/<name>                            what one worker at a time may do
+//	/kcp-migrate/revision                                written only to raise the revision
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
+)
+
+const (
+	// Open gives up after both of these at the latest.
+	reachTimeout = 4 * time.Second
+	loginTimeout = 4 * time.Second
+
+	// etcd cuts clients that ping more often than every 5 s (--grpc-keepalive-min-time).
+	keepAliveTime    = 10 * time.Second
+	keepAliveTimeout = 5 * time.Second
+
+	revisionKey = "/kcp-migrate/revision"
+)
+
+// Config says how to reach a shard's etcd.
+type Config struct {
+	// Endpoints are the client URLs of the members.
+	Endpoints []string
+	// Prefix is kcp's storage prefix (--etcd-prefix); empty means /registry.
+	Prefix string
+	// CAFile, CertFile and KeyFile are PEM files. Certificate and key are read anew at every handshake, so they may rotate.
+	CAFile, CertFile, KeyFile string
+	// Username and Password are for an etcd with authentication; empty otherwise.
+	Username, Password string
+	// MaxTxnOps is the server's --max-txn-ops; 0 means etcd's default. A lower limit is learned from the server's refusal.
+	MaxTxnOps int
+}
+
+// Store is one shard's etcd.
+type Store struct {
+	client    *clientv3.Client
+	layout    keyspace.Layout
+	limits    *limits
+	resources resources
+	// pagesOnly is set once the server has refused a RangeStream.
+	pagesOnly atomic.Bool
+}
+
+var _ activities.Store = (*Store)(nil)
+
+// Open connects to a shard's etcd and proves with one linearizable read that it answers.
+func Open(ctx context.Context, config Config) (*Store, error) {
+	clientConfig, err := config.client()
+	if err != nil {
+		return nil, fmt.Errorf("open etcd %s: %w", strings.Join(config.Endpoints, ", "), err)
+	}
+	client, err := connect(ctx, clientConfig)
+	if err != nil {
+		return nil, fmt.Errorf("open etcd %s: %w", strings.Join(config.Endpoints, ", "), err)
+	}
+	return &Store{
+		client: client,
+		layout: keyspace.NewLayout(config.Prefix),
+		limits: newLimits(config.MaxTxnOps),
+	}, nil
+}
+
+// Close ends the connection.
+func (s *Store) Close() error {
+	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("close etcd: %w", err)
+	}
+	return nil
+}
+
+func (c Config) client() (clientv3.Config, error) {
+	security, err := c.tls()
+	if err != nil {
+		return clientv3.Config{}, err
+	}
+	return clientv3.Config{
+		Endpoints:            c.Endpoints,
+		TLS:                  security,
+		Username:             c.Username,
+		Password:             c.Password,
+		DialTimeout:          loginTimeout,
+		DialKeepAliveTime:    keepAliveTime,
+		DialKeepAliveTimeout: keepAliveTimeout,
+		// The server's own limits are the ones that count, and it may run with higher ones than the client's defaults.
+		MaxCallSendMsgSize: math.MaxInt32,
+		MaxCallRecvMsgSize: math.MaxInt32,
+		// Every error is returned to the caller; the client would print its retries beside.
+		Logger: zap.NewNop(),
+	}, nil
+}
+
+func (c Config) tls() (*tls.Config, error) {
+	if c.CAFile == "" && c.CertFile == "" && c.KeyFile == "" {
+		return nil, nil
+	}
+	files := transport.TLSInfo{TrustedCAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}
+	security, err := files.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("load certificates: %w", err)
+	}
+	return security, nil
+}
+
+// connect first asks without a login, because etcd's client hides behind a timeout
+// why a connection could not be made while it waits for its login.
+func connect(ctx context.Context, config clientv3.Config) (*clientv3.Client, error) {
+	if err := reach(ctx, config); err != nil {
+		return nil, err
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, translate(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, loginTimeout)
+	defer cancel()
+	if _, err := client.Get(ctx, revisionKey); err != nil {
+		return nil, errors.Join(translate(err), client.Close())
+	}
+	return client, nil
+}
+
+// reach succeeds as soon as one endpoint answers, whatever it says, and otherwise tells why each did not.
+func reach(ctx context.Context, config clientv3.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	config.Username, config.Password = "", ""
+	anonymous, err := clientv3.New(config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = anonymous.Close() }() // nothing was written through it
+
+	answers := make(chan error, len(config.Endpoints))
+	for _, endpoint := range config.Endpoints {
+		go func() { answers <- ask(ctx, anonymous, endpoint) }()
+	}
+	var failures []error
+	for range config.Endpoints {
+		err := <-answers
+		if err == nil {
+			return nil
+		}
+		failures = append(failures, err)
+	}
+	return errors.Join(failures...)
+}
+
+// ask sends one request that fails with the connection's own error instead of waiting for a better one.
+func ask(ctx context.Context, client *clientv3.Client, endpoint string) error {
+	connection, err := client.Dial(endpoint)
+	if err != nil {
+		return fmt.Errorf("dial %s: %w", endpoint, err)
+	}
+	defer func() { _ = connection.Close() }() // nothing was written through it
+	_, err = pb.NewKVClient(connection).Range(ctx, &pb.RangeRequest{Key: []byte(revisionKey)})
+	var answer rpctypes.EtcdError
+	if err != nil && !errors.As(rpctypes.Error(err), &answer) {
+		return fmt.Errorf("ask %s: %w", endpoint, err)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
+)
+
+// guarded runs one Txn that compares the guard's token before anything else.
+// ErrTokenLost and ErrConflict tell apart which comparison failed.
+//
+// The token is read in a second request and not in the Txn's Else, so that a value that just fitted
+// into the API server's Txn (which names its key three times) fits into this one.
+// No token ever returns, so a token read as held afterwards was held before.
+func (s *Store) guarded(
+	ctx context.Context, guard activities.Guard, compares []clientv3.Cmp, operations ...clientv3.Op,
+) (*clientv3.TxnResponse, error) {
+	if err := checkGuard(guard); err != nil {
+		return nil, err
+	}
+	compares = append([]clientv3.Cmp{holdsToken(guard)}, compares...)
+	response, err := s.client.Txn(ctx).If(compares...).Then(operations...).Commit()
+	if err != nil {
+		return nil, translate(err)
+	}
+	if response.Succeeded {
+		return response, nil
+	}
+	if err := s.checkToken(ctx, guard); err != nil {
+		return nil, err
+	}
+	return nil, activities.ErrConflict
+}
+
+// checkGuard keeps a malformed guard from reaching beyond one tenant's keys.
+func checkGuard(guard activities.Guard) error {
+	if !keyspace.IsLogicalClusterName(guard.LogicalCluster) || keyspace.IsSystem(guard.LogicalCluster) {
+		return fmt.Errorf("guard logical cluster %q: not one that can be moved", guard.LogicalCluster)
+	}
+	if guard.Token == "" {
+		return fmt.Errorf("guard logical cluster %s: no token", guard.LogicalCluster)
+	}
+	return nil
+}
+
+func holdsToken(guard activities.Guard) clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(tokenKey(guard.LogicalCluster)), "=", string(guard.Token))
+}
+
+// checkToken gives ErrTokenLost where the claim does not hold the guard's token.
+func (s *Store) checkToken(ctx context.Context, guard activities.Guard) error {
+	held, _, err := s.readToken(ctx, guard.LogicalCluster)
+	if err != nil {
+		return err
+	}
+	if held != guard.Token {
+		return fmt.Errorf("%w: logical cluster %s is held by %q, not %q", activities.ErrTokenLost, guard.LogicalCluster, held, guard.Token)
+	}
+	return nil
+}
+
+// readToken gives the token of a logical cluster's claim and its ModRevision; both are empty where there is none.
+func (s *Store) readToken(ctx context.Context, logicalCluster string) (activities.Token, int64, error) {
+	response, err := s.client.Get(ctx, tokenKey(logicalCluster))
+	if err != nil {
+		return "", 0, fmt.Errorf("read claim of logical cluster %s: %w", logicalCluster, translate(err))
+	}
+	if len(response.Kvs) == 0 {
+		return "", 0, nil
+	}
+	return activities.Token(response.Kvs[0].Value), response.Kvs[0].ModRevision, nil
+}
+
+// key is where an entry of a logical cluster lives in this store. It refuses what is not an entry
+// of exactly that logical cluster, and the LogicalCluster object, which is edited by methods of its own.
+func (s *Store) key(logicalCluster string, ref activities.Ref) (string, error) {
+	wanted := keyspace.Entry{Family: ref.Family, LogicalCluster: logicalCluster, Suffix: ref.Suffix}
+	key := s.layout.Key(wanted)
+	found, err := s.layout.Parse(key)
+	if err != nil {
+		return "", fmt.Errorf("place %s: %w", ref, err)
+	}
+	if found != wanted || key == s.layout.LogicalClusterKey(logicalCluster) {
+		return "", fmt.Errorf("place %s: not an entry of logical cluster %s that may be written", ref, logicalCluster)
+	}
+	return key, nil
+}
