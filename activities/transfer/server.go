@@ -27,6 +27,7 @@ type Server struct {
 	config     Config
 	claims     Claims
 	stallLimit time.Duration
+	drainLimit time.Duration
 	grpc       *grpc.Server
 }
 
@@ -36,7 +37,7 @@ func NewServer(config Config, source activities.Source, claims Claims) (*Server,
 	if err != nil {
 		return nil, fmt.Errorf("set up transfer server: %w", err)
 	}
-	server := &Server{config: config, claims: claims, stallLimit: stallLimit}
+	server := &Server{config: config, claims: claims, stallLimit: stallLimit, drainLimit: drainLimit}
 	server.grpc = grpc.NewServer(
 		grpc.Creds(credentials),
 		grpc.ConnectionTimeout(handshakeLimit),
@@ -67,7 +68,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 }
 
 func (s *Server) drain() {
-	stop := time.AfterFunc(drainLimit, s.grpc.Stop)
+	stop := time.AfterFunc(s.drainLimit, s.grpc.Stop)
 	defer stop.Stop()
 	s.grpc.GracefulStop()
 }
