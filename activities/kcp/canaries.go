@@ -10,11 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 )

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/kcp-dev/logicalcluster/v3"
 	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 )
@@ -49,7 +48,7 @@ func (d *Directory) Locate(ctx context.Context, pathOrName string) (activities.L
 	}
 	object, err := d.logicalCluster(ctx, pathOrName)
 	if errors.Is(err, activities.ErrForbidden) {
-		err = d.tellMissingFromForbidden(ctx, err)
+		err = d.whyForbidden(ctx)
 	}
 	if err != nil {
 		return activities.Location{}, err
@@ -67,11 +66,11 @@ func logicalClusterPath(pathOrName string) string {
 	return objectPath(pathOrName, logicalClusters, corev1alpha1.LogicalClusterName)
 }
 
-// tellMissingFromForbidden: kcp answers 403 for a workspace that does not exist, to admins too.
+// whyForbidden tells a missing workspace from missing rights: kcp answers 403 to both.
 // Whoever may list Shards is an admin, to whom no workspace is closed.
-func (d *Directory) tellMissingFromForbidden(ctx context.Context, forbidden error) error {
+func (d *Directory) whyForbidden(ctx context.Context) error {
 	if err := d.proxies.get(ctx, oneOf(core.RootCluster.String(), shards), nil); err != nil {
-		return errors.Join(forbidden, err)
+		return err
 	}
 	return activities.ErrNotFound
 }
@@ -97,7 +96,7 @@ func (d *Directory) OwnerShard(ctx context.Context, owner activities.OwnerRef) (
 		return "", err
 	}
 	if workspace.UID != types.UID(owner.UID) {
-		return "", fmt.Errorf("Workspace %s has another UID now: %w", owner.Name, activities.ErrNotFound)
+		return "", fmt.Errorf("workspace %s has another UID now: %w", owner.Name, activities.ErrNotFound)
 	}
 	return workspace.Annotations[corev1alpha1.LogicalClusterShardAnnotationKey], nil
 }

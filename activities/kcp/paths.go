@@ -3,11 +3,10 @@ package kcp
 import (
 	"net/url"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	apisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // wildcard stands for all logical clusters of a shard.
