@@ -175,4 +175,3 @@ func Differences(origin, destination []Listed) (puts, deletes []Ref) {
 }
 
 func aboutToEnd(entry Listed) bool { return entry.TTL > 0 && entry.TTL <= leaseTolerance }
-
