@@ -92,7 +92,7 @@ func (r rotatingCredentials) ServerHandshake(connection net.Conn) (net.Conn, cre
 }
 
 func (r rotatingCredentials) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", ServerName: PeerName}
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 func (r rotatingCredentials) Clone() credentials.TransportCredentials { return r }
