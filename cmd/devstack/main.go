@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/gofrs/flock"
@@ -25,6 +26,9 @@ const (
 	exitError = 1
 	exitUsage = 2
 )
+
+// lockName is the file by which a state folder is known, and locked.
+const lockName = "devstack.lock"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -89,15 +93,10 @@ func serve(ctx context.Context, flags flags, stdout io.Writer) (err error) {
 // claimFolder makes the state folder and keeps a second devstack out of it. A temporary
 // one is removed on release.
 func claimFolder(options *installation.Options, flags flags) (release func() error, err error) {
-	if flags.folder == "" {
-		options.Folder, err = os.MkdirTemp("", "devstack-")
-	} else if options.Folder, err = filepath.Abs(flags.folder); err == nil {
-		err = os.MkdirAll(options.Folder, 0o700)
-	}
-	if err != nil {
+	if options.Folder, err = makeFolder(flags.folder); err != nil {
 		return nil, fmt.Errorf("make state folder: %w", err)
 	}
-	lock := flock.New(filepath.Join(options.Folder, "devstack.lock"))
+	lock := flock.New(filepath.Join(options.Folder, lockName))
 	locked, err := lock.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("lock folder %s: %w", options.Folder, err)
@@ -112,4 +111,28 @@ func claimFolder(options *installation.Options, flags flags) (release func() err
 		}
 		return err
 	}, nil
+}
+
+// makeFolder gives a new temporary folder, or the one that is asked for. That one is
+// going to be cleared: it must be empty, or a devstack's.
+func makeFolder(folder string) (string, error) {
+	if folder == "" {
+		return os.MkdirTemp("", "devstack-")
+	}
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", err
+	}
+	content, err := os.ReadDir(folder)
+	if err != nil {
+		return "", err
+	}
+	ours := slices.ContainsFunc(content, func(entry os.DirEntry) bool { return entry.Name() == lockName })
+	if len(content) > 0 && !ours {
+		return "", fmt.Errorf("%s is not empty and was not made by devstack", folder)
+	}
+	return folder, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -48,10 +49,12 @@ type Installation struct {
 	State State
 
 	options Options
-	etcds   map[string]*etcdserver.Cluster
-	stops   []func() error
 	failed  chan error
 	ended   chan struct{}
+
+	mutex sync.Mutex // guards what follows while the etcds start beside each other
+	etcds map[string]*etcdserver.Cluster
+	stops []func() error
 }
 
 // Start returns once everything serves and <folder>/devstack.json says where.
@@ -123,29 +126,42 @@ func (i *Installation) startTemporal(ctx context.Context) (*temporalserver.Serve
 	return server, nil
 }
 
+// startEtcds starts one for each shard, at once: each waits a second for its election.
 func (i *Installation) startEtcds(ctx context.Context) error {
-	etcds := make([]*etcdserver.Cluster, len(fixtures.Shards))
 	var starts errgroup.Group
-	for n, shard := range fixtures.Shards {
-		starts.Go(func() (err error) {
-			etcds[n], err = etcdserver.Start(ctx, etcdserver.Config{
-				Name:    shard,
-				Folder:  i.folder("etcd"),
-				LogFile: i.logFile("etcd-" + shard),
-				Members: i.options.EtcdMembers,
-			})
-			return err
+	for _, shard := range fixtures.Shards {
+		starts.Go(func() error {
+			etcd, err := i.startEtcd(ctx, etcdserver.Config{Name: shard, Members: i.options.EtcdMembers})
+			if err != nil {
+				return err
+			}
+			i.mutex.Lock()
+			defer i.mutex.Unlock()
+			i.etcds[shard] = etcd
+			return nil
 		})
 	}
-	err := starts.Wait()
-	for n, etcd := range etcds {
-		if etcd != nil {
-			i.etcds[fixtures.Shards[n]] = etcd
-			i.onStop(func() error { etcd.Stop(); return nil })
-			i.watch(etcd.Failed())
-		}
+	return starts.Wait()
+}
+
+func (i *Installation) startEtcd(ctx context.Context, config etcdserver.Config) (*etcdserver.Cluster, error) {
+	config.Folder, config.LogFile = i.folder("etcd"), i.logFile("etcd-"+config.Name)
+	etcd, err := etcdserver.Start(ctx, config)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	i.onStop(func() error { etcd.Stop(); return nil })
+	i.watch(etcd.Failed())
+	return etcd, nil
+}
+
+// etcdEndpoints gives the endpoints of each shard's etcd.
+func (i *Installation) etcdEndpoints() map[string][]string {
+	endpoints := map[string][]string{}
+	for shard, etcd := range i.etcds {
+		endpoints[shard] = etcd.Endpoints()
+	}
+	return endpoints
 }
 
 func (i *Installation) startKcp(ctx context.Context) (kcp, error) {
@@ -155,7 +171,11 @@ func (i *Installation) startKcp(ctx context.Context) (kcp, error) {
 	return i.startSimulation(ctx)
 }
 
-func (i *Installation) onStop(stop func() error) { i.stops = append(i.stops, stop) }
+func (i *Installation) onStop(stop func() error) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	i.stops = append(i.stops, stop)
+}
 
 // watch passes on the first failure of a part.
 func (i *Installation) watch(failed <-chan error) {

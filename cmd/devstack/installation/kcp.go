@@ -2,9 +2,82 @@ package installation
 
 import (
 	"context"
-	"errors"
+
+	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/etcdserver"
+	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/kubeconfigs"
+	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/realkcp"
 )
 
+// kcp is where a simulated or a real kcp is reached, and how.
+type kcp struct {
+	frontProxies []string
+	// apiServers are the URLs of each shard's.
+	apiServers map[string][]string
+	// servingCA signed the certificates of all of them.
+	servingCA []byte
+	// frontProxyAdmin and shardAdmin may do everything there.
+	frontProxyAdmin kubeconfigs.Credentials
+	shardAdmin      kubeconfigs.Credentials
+}
+
 func (i *Installation) startRealKcp(ctx context.Context) (kcp, error) {
-	return kcp{}, errors.New("not implemented")
+	binaries, err := realkcp.FindBinaries()
+	if err != nil {
+		return kcp{}, err
+	}
+	cacheEtcd, err := i.startEtcd(ctx, etcdserver.Config{Name: "cache", Members: 1})
+	if err != nil {
+		return kcp{}, err
+	}
+	config := realkcp.Config{
+		Binaries:        binaries,
+		Folder:          i.folder("kcp"),
+		LogFolder:       i.folder("logs"),
+		CacheEtcd:       cacheEtcd.Endpoints(),
+		ShardEtcds:      i.etcdEndpoints(),
+		APIServers:      i.options.APIServers,
+		FrontProxyPorts: i.options.Ports.FrontDoors,
+	}
+	running, err := realkcp.Start(ctx, config)
+	if err != nil {
+		return kcp{}, err
+	}
+	i.onStop(func() error { running.Stop(); return nil })
+	i.watch(running.Failed())
+	if err := running.Fill(ctx, i.options.Entries); err != nil {
+		return kcp{}, err
+	}
+	return kcp{
+		frontProxies:    running.FrontProxies,
+		apiServers:      running.APIServers,
+		servingCA:       running.ServingCA,
+		frontProxyAdmin: kubeconfigs.Credentials{Certificate: running.FrontProxyAdmin},
+		shardAdmin:      kubeconfigs.Credentials{Certificate: running.ShardAdmin},
+	}, nil
+}
+
+// writeKubeconfigs writes admin.kubeconfig, which leads through the front door to the
+// workspace root, and one that leads straight to each shard.
+func writeKubeconfigs(state State, kcp kcp) error {
+	admin := kubeconfigs.Access{
+		Context:     kubeconfigs.DefaultContext,
+		Server:      kcp.frontProxies[0] + "/clusters/root",
+		CA:          kcp.servingCA,
+		Credentials: kcp.frontProxyAdmin,
+	}
+	if err := kubeconfigs.Write(state.Kubeconfig, admin); err != nil {
+		return err
+	}
+	for _, shard := range state.Shards {
+		shardAdmin := kubeconfigs.Access{
+			Context:     kubeconfigs.DefaultContext,
+			Server:      shard.APIServers[0],
+			CA:          kcp.servingCA,
+			Credentials: kcp.shardAdmin,
+		}
+		if err := kubeconfigs.Write(shard.Kubeconfig, shardAdmin); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/certificates"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/fixtures"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/frontdoor"
+	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/kubeconfigs"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/ports"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/simshard"
 )
@@ -55,7 +56,7 @@ func (i *Installation) startSimulation(ctx context.Context) (kcp, error) {
 	if err != nil {
 		return kcp{}, err
 	}
-	admin := credentials{token: s.adminToken}
+	admin := kubeconfigs.Credentials{Token: s.adminToken}
 	return kcp{
 		frontProxies:    frontDoors,
 		apiServers:      s.urls(),
@@ -158,15 +159,11 @@ func withURLs(shard []byte, baseURL, externalURL string) ([]byte, error) {
 }
 
 func (s *simulation) startFrontDoors(ctx context.Context) ([]string, error) {
-	etcds := map[string][]string{}
-	for shard, etcd := range s.installation.etcds {
-		etcds[shard] = etcd.Endpoints()
-	}
 	var urls []string
 	for _, port := range s.installation.options.Ports.FrontDoors {
 		door, err := frontdoor.Start(ctx, frontdoor.Config{
 			Shards:     s.urls,
-			Etcds:      etcds,
+			Etcds:      s.installation.etcdEndpoints(),
 			TLS:        s.serverTLS,
 			ClientCA:   s.authority.Pool(),
 			AdminToken: s.adminToken,
