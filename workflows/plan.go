@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -211,5 +210,5 @@ func warnings(facts Facts, plan Plan) []string {
 			"the destination's revision is %d below the origin's, more than maxRevisionLift: the fence is held for at least %s; a raw watch that reconnects later with its old resourceVersion stays deaf until the destination catches up (kcp #4250)",
 			facts.Origin.Health.Revision-facts.Destination.Health.Revision, plan.MinimumFence))
 	}
-	return slices.Clip(warnings)
+	return warnings
 }

@@ -1,0 +1,98 @@
+package workflows
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+)
+
+// Activities are named through nil pointers: only their methods' names reach Temporal.
+var (
+	fleet *activities.Fleet
+	shard *activities.Shard
+)
+
+const (
+	// workerMissingAfter is how long a preflight waits for a shard's worker before it says that there is none.
+	workerMissingAfter = 10 * time.Second
+	// heartbeatTimeout is twenty of the activities' heartbeats.
+	heartbeatTimeout = 10 * time.Second
+)
+
+// inspection is for preflight: nothing is changed yet, and a person would rather be told than wait.
+var inspection = workflow.ActivityOptions{
+	StartToCloseTimeout: time.Minute, // a digest of two million entries
+	HeartbeatTimeout:    heartbeatTimeout,
+	RetryPolicy: &temporal.RetryPolicy{
+		InitialInterval:    500 * time.Millisecond,
+		BackoffCoefficient: 2,
+		MaximumAttempts:    3,
+	},
+}
+
+// edit is for a few Txns: an attempt that takes longer has lost its worker.
+var edit = workflow.ActivityOptions{
+	StartToCloseTimeout: 10 * time.Second,
+	RetryPolicy:         tireless,
+}
+
+// taking is for a claim, the one write that no token can lock out later: a cancelled one is waited for, so that the
+// release comes after it.
+var taking = workflow.ActivityOptions{
+	StartToCloseTimeout: 10 * time.Second,
+	WaitForCancellation: true,
+	RetryPolicy:         tireless,
+}
+
+// installing is for a CRD after the other; a provider with hundreds of schemas takes some seconds.
+var installing = workflow.ActivityOptions{
+	StartToCloseTimeout: time.Minute,
+	RetryPolicy:         tireless,
+}
+
+// long is for all that grows with the tenant or waits for kcp; its heartbeats tell that the worker lives.
+var long = workflow.ActivityOptions{
+	StartToCloseTimeout: time.Hour,
+	HeartbeatTimeout:    heartbeatTimeout,
+	RetryPolicy:         tireless,
+}
+
+// tireless retries without end: what another try cannot mend comes back as a permanent error. The first retries are
+// quick because most of them are part of the tenant's time away.
+var tireless = &temporal.RetryPolicy{
+	InitialInterval:    100 * time.Millisecond,
+	BackoffCoefficient: 2,
+	MaximumInterval:    2 * time.Second,
+}
+
+// anywhere has an activity run on any worker. The summary is what the web UI shows.
+func anywhere(ctx workflow.Context, options workflow.ActivityOptions, summary string) workflow.Context {
+	options.TaskQueue = TaskQueue
+	options.Summary = summary
+	return workflow.WithActivityOptions(ctx, options)
+}
+
+// beside has an activity run on a worker of the shard.
+func beside(ctx workflow.Context, shard string, options workflow.ActivityOptions, summary string) workflow.Context {
+	options.TaskQueue = ShardTaskQueue(shard)
+	options.Summary = summary
+	return workflow.WithActivityOptions(ctx, options)
+}
+
+// call runs an activity to its result.
+func call[In, Out any](ctx workflow.Context, activity func(context.Context, In) (*Out, error), input In) (*Out, error) {
+	var result Out
+	if err := workflow.ExecuteActivity(ctx, activity, input).Get(ctx, &result); err != nil {
+		return nil, err
+	}
+	return &result, nil
+}
+
+// do runs an activity that has no result.
+func do[In any](ctx workflow.Context, activity func(context.Context, In) error, input In) error {
+	return workflow.ExecuteActivity(ctx, activity, input).Get(ctx, nil)
+}

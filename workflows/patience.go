@@ -1,0 +1,103 @@
+package workflows
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+)
+
+const (
+	// patience is how long a step that is retried without end may take before the status says what holds it up.
+	patience = 15 * time.Second
+	// A step that must not be skipped is tried again after a permanent error: often enough to go on soon after a
+	// person has mended the cause, seldom enough that a month of tries stays far below Temporal's limit of 51,200 events.
+	firstPause   = 5 * time.Second
+	longestPause = 10 * time.Minute
+)
+
+// insist repeats what must not be skipped until it is done: what is retryable the activity's own policy retries, and
+// after a permanent error the next try waits for a person to mend the cause. ctx must be a disconnected one.
+func (m *migration) insist(ctx workflow.Context, what string, attempt func(workflow.Context) error) {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		err := m.patiently(ctx, what, attempt)
+		if err == nil {
+			return
+		}
+		workflow.GetLogger(ctx).Error("Step must not be skipped and is tried again", "step", what, "pause", pause, "error", err)
+		m.advise(ctx, "%s: %s. Mend the cause; it is tried again every %s", what, message(err), pause)
+		if err := timer(ctx, Duration(pause), "Pause before the next try").Get(ctx, nil); err != nil {
+			workflow.GetLogger(ctx).Error("Pause was cut short", "error", err)
+		}
+		m.advise(ctx, "")
+	}
+}
+
+// insistOn insists on an activity that has no result; ctx says where it runs.
+func insistOn[In any](ctx workflow.Context, m *migration, activity func(context.Context, In) error, input In) {
+	m.insist(ctx, summary(ctx), func(ctx workflow.Context) error { return do(ctx, activity, input) })
+}
+
+// insistOnResult insists on an activity's result; ctx says where it runs.
+func insistOnResult[In, Out any](ctx workflow.Context, m *migration, activity func(context.Context, In) (*Out, error), input In) *Out {
+	var result *Out
+	m.insist(ctx, summary(ctx), func(ctx workflow.Context) (err error) {
+		result, err = call(ctx, activity, input)
+		return err
+	})
+	return result
+}
+
+// patiently makes one attempt. Where it takes long the status says so: nothing else would tell that it is being retried.
+func (m *migration) patiently(ctx workflow.Context, what string, attempt func(workflow.Context) error) error {
+	waiting, done := workflow.WithCancel(ctx)
+	workflow.GoNamed(waiting, "patience", func(ctx workflow.Context) {
+		if timer(ctx, Duration(patience), "Patience with: "+what).Get(ctx, nil) == nil {
+			m.advise(ctx, "%s takes longer than %s. See its last failure among the pending activities, and that the shard's worker, etcd and kcp can be reached", what, patience)
+		}
+	})
+	err := attempt(ctx)
+	done()
+	m.advise(ctx, "")
+	return err
+}
+
+func summary(ctx workflow.Context) string { return workflow.GetActivityOptions(ctx).Summary }
+
+// timer starts a timer whose summary people read in the web UI.
+func timer(ctx workflow.Context, after Duration, summary string) workflow.Future {
+	return workflow.NewTimerWithOptions(ctx, time.Duration(after), workflow.TimerOptions{Summary: summary})
+}
+
+// wait waits for a future that, unlike an activity's, does not end with ctx.
+func wait(ctx workflow.Context, future workflow.Future) error {
+	if err := workflow.Await(ctx, future.IsReady); err != nil {
+		return err
+	}
+	return future.Get(ctx, nil)
+}
+
+// message is an error in its activity's own words.
+func message(err error) string {
+	text, _ := described(err)
+	return text
+}
+
+func (m *migration) warn(format string, args ...any) {
+	m.status.Warnings = append(m.status.Warnings, fmt.Sprintf(format, args...))
+}
+
+// named lists entries for a person.
+func named(refs []activities.Ref) string {
+	text := ""
+	for i, ref := range refs {
+		if i > 0 {
+			text += ", "
+		}
+		text += ref.String()
+	}
+	return text
+}

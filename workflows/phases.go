@@ -1,0 +1,371 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+)
+
+const (
+	// repairRounds is how often verification may find a difference and mend it. A straggler or two is usual; entries
+	// that still differ after three repairs are being written by something that ignores the fence.
+	repairRounds = 3
+	// sweepRounds is how often the origin is emptied while late writes still turn up.
+	sweepRounds = 3
+)
+
+// preflight finds out all that can be refused before the tenant notices anything.
+func (m *migration) preflight(ctx workflow.Context) error {
+	if err := m.resolve(ctx); err != nil {
+		return err
+	}
+	inspect := activities.InspectInput{LogicalCluster: m.location.LogicalCluster, RunID: m.originToken.Run()}
+	origin, err := call(m.inspecting(ctx, m.location.Shard), shard.InspectOrigin, inspect)
+	if err != nil {
+		return m.refusal(err, m.location.Shard)
+	}
+	inspect.SchemaUIDs = origin.Contents.SchemaUIDs()
+	destination, err := call(m.inspecting(ctx, m.input.DestinationShard), shard.InspectDestination, inspect)
+	if err != nil {
+		return m.refusal(err, m.input.DestinationShard)
+	}
+	plan, err := NewPlan(Facts{Input: m.input, Location: m.location, Origin: *origin, Destination: *destination})
+	if err != nil {
+		return err
+	}
+	m.status.Plan = &plan
+	m.status.Warnings = plan.Warnings
+	m.transferAddress = origin.TransferAddress
+	m.boundResources = origin.Contents.Bindings
+	m.liftTo = destination.Health.Revision + plan.RevisionLift
+	return nil
+}
+
+func (m *migration) resolve(ctx workflow.Context) error {
+	resolved, err := call(anywhere(ctx, inspection, "Find the logical cluster and the shards"), fleet.Resolve, activities.ResolveInput{
+		LogicalCluster:   m.input.LogicalCluster,
+		DestinationShard: m.input.DestinationShard,
+		ForceDestination: m.input.ForceDestination,
+	})
+	if err != nil {
+		return m.refusal(err, "")
+	}
+	m.location = resolved.Location
+	m.status.LogicalCluster = resolved.LogicalCluster
+	m.status.Path = resolved.Path
+	m.status.OriginShard = resolved.Shard
+	m.enter(ctx, Preparing)
+	return nil
+}
+
+func (m *migration) inspecting(ctx workflow.Context, shard string) workflow.Context {
+	options := inspection
+	options.ScheduleToStartTimeout = workerMissingAfter
+	return beside(ctx, shard, options, "Inspect shard "+shard)
+}
+
+// refusal gives what preflight could not find out a type. The shard is empty where none in particular was asked.
+func (m *migration) refusal(err error, shard string) error {
+	var timeout *temporal.TimeoutError
+	var application *temporal.ApplicationError
+	switch {
+	case temporal.IsCanceledError(err):
+		return err
+	case errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
+		return activities.Refuse(activities.ShardWorkerMissing,
+			"no worker took a task from queue %s within %s; start one beside that shard: kcp-migrate worker --shard %s …",
+			ShardTaskQueue(shard), workerMissingAfter, shard)
+	case errors.As(err, &application) && application.NonRetryable():
+		return err
+	case shard == "":
+		return activities.Refuse(activities.Unreachable, "kcp cannot be asked, tried %d times: %s", inspection.RetryPolicy.MaximumAttempts, message(err))
+	}
+	return activities.Refuse(activities.Unreachable, "shard %s cannot be inspected, tried %d times: %s", shard, inspection.RetryPolicy.MaximumAttempts, message(err))
+}
+
+func (m *migration) claimOrigin(ctx workflow.Context) error {
+	return m.claim(ctx, m.status.OriginShard, m.originGuard())
+}
+
+func (m *migration) claimDestination(ctx workflow.Context) error {
+	return m.claim(ctx, m.status.DestinationShard, m.destinationGuard())
+}
+
+func (m *migration) claim(ctx workflow.Context, on string, guard activities.Guard) error {
+	return do(beside(ctx, on, taking, "Claim the logical cluster on shard "+on), shard.Claim, activities.ClaimInput{
+		Guard: guard,
+		Info: activities.ClaimInfo{
+			WorkflowID:       m.info.WorkflowExecution.ID,
+			RunID:            guard.Token.Run(),
+			Path:             m.status.Path,
+			OriginShard:      m.status.OriginShard,
+			DestinationShard: m.status.DestinationShard,
+			ClaimedAt:        workflow.Now(ctx),
+		},
+	})
+}
+
+// readyDestination does what can be done before the tenant is away. None of it needs an undo.
+func (m *migration) readyDestination(ctx workflow.Context) error {
+	plan := m.status.Plan
+	if len(plan.Leftovers) > 0 {
+		if err := do(m.atDestination(ctx, long, "Discard leftovers"), shard.DiscardLeftovers, m.onDestination()); err != nil {
+			return err
+		}
+	}
+	if err := m.awaitResume(ctx); err != nil {
+		return err
+	}
+	if len(plan.BoundCRDs) > 0 {
+		input := activities.InstallInput{Guard: m.destinationGuard(), Origin: m.origin(), SchemaUIDs: plan.BoundCRDs}
+		if _, err := call(m.atDestination(ctx, installing, "Install the CRDs of bound resources"), shard.InstallBoundCRDs, input); err != nil {
+			return err
+		}
+	}
+	if err := m.awaitResume(ctx); err != nil {
+		return err
+	}
+	if plan.RevisionLift > 0 {
+		input := activities.LiftInput{Guard: m.destinationGuard(), To: m.liftTo}
+		if _, err := call(m.atDestination(ctx, long, fmt.Sprintf("Lift the revision by %d", plan.RevisionLift)), shard.LiftRevision, input); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gate is the last place where the tenant has noticed nothing.
+func (m *migration) gate(ctx workflow.Context) error {
+	if m.input.RequireApproval && !m.approved {
+		m.status.WaitsForApproval = true
+		m.advise(ctx, "approve the plan: kcp-migrate approve %s", m.info.WorkflowExecution.ID)
+		err := workflow.Await(ctx, func() bool { return m.approved })
+		m.status.WaitsForApproval = false
+		m.advise(ctx, "")
+		if err != nil {
+			return err
+		}
+	}
+	return m.awaitResume(ctx)
+}
+
+// fenceOrigin is where the tenant's time away begins.
+func (m *migration) fenceOrigin(ctx workflow.Context) error {
+	now := workflow.Now(ctx)
+	m.status.FencedAt = &now
+	m.status.Fenced = true
+	m.limitTimeAway(ctx)
+	fence, err := call(m.atOrigin(ctx, long, "Fence the tenant"), shard.FenceOrigin, m.onOrigin())
+	if err != nil {
+		return err
+	}
+	m.fenceRevision = fence.Revision
+	m.lockOutAndWake(ctx)
+	if hold := m.status.Plan.MinimumFence; hold > 0 {
+		m.fenceHeld = timer(ctx, hold, "Hold the fence until watchers have reconnected")
+	}
+	return nil
+}
+
+// limitTimeAway gives the move up where no commit lands in time.
+func (m *migration) limitTimeAway(ctx workflow.Context) {
+	workflow.GoNamed(ctx, "limit time away", func(ctx workflow.Context) {
+		if timer(ctx, m.input.MaxTimeAway, "Longest time away").Get(ctx, nil) != nil || m.status.Committed {
+			return
+		}
+		m.giveUp(activities.Refuse(activities.AwayTooLong,
+			"no commit landed within maxTimeAway %s of the fence, the move was at step %q; find out what was slow, or raise maxTimeAway",
+			m.input.MaxTimeAway, m.status.Step))
+	})
+}
+
+// lockOutAndWake runs beside the copy. An attempt to fence that was given up for dead lifts the fence when it starts
+// over: the raised token locks it out, before the verification relies on the fence. Then the origin, which kcp's
+// cutting of watches left blind, is woken. Both outlive a cancellation of the workflow that comes after the commit.
+func (m *migration) lockOutAndWake(ctx workflow.Context) {
+	beside, stop := workflow.NewDisconnectedContext(ctx)
+	m.stopWaking = stop
+	lockedOut, lockedOutSet := workflow.NewFuture(ctx)
+	woken, wokenSet := workflow.NewFuture(ctx)
+	m.lockedOut, m.woken = lockedOut, woken
+	raise := m.raiseOrigin()
+	workflow.GoNamed(beside, "wake origin", func(ctx workflow.Context) {
+		err := do(m.atOrigin(ctx, edit, "Lock out earlier attempts to fence"), shard.RaiseToken, raise)
+		lockedOutSet.SetError(err)
+		if err == nil {
+			err = m.wakeOrigin(ctx)
+		}
+		wokenSet.SetError(err)
+	})
+}
+
+func (m *migration) wakeOrigin(ctx workflow.Context) error {
+	return do(m.atOrigin(ctx, long, "Wake the origin shard"), shard.WakeShard, m.onOrigin())
+}
+
+func (m *migration) fenceDestination(ctx workflow.Context) error {
+	input := activities.FenceDestinationInput{Guard: m.destinationGuard(), Origin: m.origin()}
+	return do(m.atDestination(ctx, long, "Write the LogicalCluster, fenced"), shard.FenceDestination, input)
+}
+
+func (m *migration) copyEntries(ctx workflow.Context) error {
+	m.enter(ctx, Migrating)
+	input := activities.CopyInput{Guard: m.destinationGuard(), Origin: m.origin(), Revision: m.fenceRevision}
+	summary := fmt.Sprintf("Copy about %d entries", m.status.Plan.Entries)
+	copied, err := call(m.atDestination(ctx, long, summary), shard.CopyEntries, input)
+	if err != nil {
+		return err
+	}
+	m.status.Entries, m.status.Bytes = copied.Entries, copied.Bytes
+	m.show(ctx)
+	return nil
+}
+
+// verifyEntries compares both sides and mends the destination until they are equal.
+func (m *migration) verifyEntries(ctx workflow.Context) error {
+	if err := wait(ctx, m.lockedOut); err != nil {
+		return err
+	}
+	var round *activities.VerifyResult
+	for repairs := 0; repairs <= repairRounds; repairs++ {
+		raise := m.raiseDestination()
+		input := activities.VerifyInput{Guard: raise.Guard, RaiseTo: raise.To, Origin: m.origin()}
+		var err error
+		if round, err = call(m.atDestination(ctx, long, fmt.Sprintf("Verify, round %d", repairs+1)), shard.VerifyEntries, input); err != nil {
+			return err
+		}
+		if round.Match {
+			m.verified = *round
+			m.status.Entries, m.status.Bytes, m.status.SHA256 = round.Entries, round.Bytes, round.SHA256
+			return nil
+		}
+	}
+	return activities.Refuse(activities.DigestMismatch,
+		"the shards still differ after %d repairs; find out what writes these entries in spite of the fence: %s", repairRounds, named(round.Differing))
+}
+
+// commit opens the destination. Its landing is the point of no return.
+func (m *migration) commit(ctx workflow.Context) error {
+	if m.fenceHeld != nil {
+		if err := m.fenceHeld.Get(ctx, nil); err != nil {
+			return err
+		}
+	}
+	raise := m.raiseDestination()
+	m.commitInput = activities.CommitInput{Guard: raise.Guard, RaiseTo: raise.To, Origin: m.origin()}
+	return m.land(ctx)
+}
+
+func (m *migration) land(ctx workflow.Context) error {
+	landing, err := call(m.atDestination(ctx, long, "Open the destination"), shard.Commit, m.commitInput)
+	if err != nil {
+		return err
+	}
+	m.commitRevision = landing.Revision
+	return nil
+}
+
+// serve is where the tenant's time away ends.
+func (m *migration) serve(ctx workflow.Context) {
+	m.awaitServing(ctx, nil)
+	m.status.Fenced = false
+	m.status.TimeAway = Duration(workflow.Now(ctx).Sub(*m.status.FencedAt))
+	m.measureTimeAway(ctx)
+}
+
+func (m *migration) awaitServing(ctx workflow.Context, resources []activities.BoundResource) {
+	input := activities.ServeInput{Guard: m.destinationGuard(), Resources: resources}
+	insistOnResult(m.atDestination(ctx, long, "Await every API server of shard "+m.status.DestinationShard), m, shard.AwaitServing, input)
+}
+
+// cleanUpOrigin empties the origin. The LogicalCluster goes first: nothing more can be written there then, and the
+// touch makes every route index hear of the destination last.
+func (m *migration) cleanUpOrigin(ctx workflow.Context) {
+	m.awaitWoken(ctx)
+	if m.status.Plan.ReleasesContext {
+		insistOn(m.atOrigin(ctx, long, "Release the provider's context at the origin"), m, shard.ReleaseContext, m.onOrigin())
+	}
+	insistOn(m.atOrigin(ctx, edit, "Delete the LogicalCluster at the origin"), m, shard.DropOriginLogicalCluster, m.onOrigin())
+	insistOn(m.atDestination(ctx, edit, "Touch the LogicalCluster at the destination"), m, shard.TouchDestination, m.onDestination())
+	m.sweptRevision = m.verified.OriginRevision
+	m.sweepOrigin(ctx)
+}
+
+// awaitWoken waits for the wake that runs since the fence; where that one failed, the origin is woken again.
+func (m *migration) awaitWoken(ctx workflow.Context) {
+	if err := wait(ctx, m.woken); err != nil {
+		m.insist(ctx, "Wake the origin shard", m.wakeOrigin)
+	}
+}
+
+// sweepOrigin deletes the origin's entries. What was written there since they were last accounted for is carried to
+// the destination before it goes too.
+func (m *migration) sweepOrigin(ctx workflow.Context) {
+	for round := 0; ; round++ {
+		input := activities.DeleteInput{Guard: m.originGuard(), Revision: m.sweptRevision}
+		swept := insistOnResult(m.atOrigin(ctx, long, "Delete the entries at the origin"), m, shard.DeleteOriginEntries, input)
+		if len(swept.Stragglers) == 0 {
+			return
+		}
+		if round == sweepRounds {
+			m.leave(swept.Stragglers)
+			return
+		}
+		m.carry(ctx, swept.Stragglers)
+		m.sweptRevision = swept.Revision
+	}
+}
+
+func (m *migration) carry(ctx workflow.Context, stragglers []activities.Straggler) {
+	input := activities.CarryInput{
+		Guard:            m.destinationGuard(),
+		Origin:           m.origin(),
+		CommitRevision:   m.commitRevision,
+		VerifiedRevision: m.verified.OriginRevision,
+		Stragglers:       stragglers,
+	}
+	summary := fmt.Sprintf("Carry %d late writes", len(stragglers))
+	carried := insistOnResult(m.atDestination(ctx, long, summary), m, shard.CarryStragglers, input)
+	m.status.Stragglers = append(m.status.Stragglers, carried.Stragglers...)
+}
+
+// leave reports what something goes on writing at the origin, where it stays for a person to look at.
+func (m *migration) leave(stragglers []activities.Straggler) {
+	for _, straggler := range stragglers {
+		straggler.Reason = fmt.Sprintf("still written at the origin after %d sweeps; left there", sweepRounds)
+		m.status.Stragglers = append(m.status.Stragglers, straggler)
+	}
+	m.warn("%d entries are still being written on shard %s and were left there", len(stragglers), m.status.OriginShard)
+}
+
+// finalizeDestination proves that the tenant is whole where it is now, and lets go.
+func (m *migration) finalizeDestination(ctx workflow.Context) {
+	m.enter(ctx, DestinationFinalize)
+	if len(m.boundResources) > 0 {
+		m.awaitServing(ctx, m.boundResources)
+	}
+	route := activities.RouteInput{LogicalCluster: m.status.LogicalCluster, Shard: m.status.DestinationShard}
+	insistOn(anywhere(ctx, long, "Await every front-proxy"), m, fleet.AwaitRoute, route)
+	m.awaitOwner(ctx)
+	m.sweepOrigin(ctx)
+	insistOn(m.atOrigin(ctx, edit, "Release the claim at the origin"), m, shard.Release, m.onOrigin())
+	insistOn(m.atDestination(ctx, edit, "Release the claim at the destination"), m, shard.Release, m.onDestination())
+}
+
+// awaitOwner waits until the owner Workspace names the new shard. One that is gone is worth a warning: the tenant is whole.
+func (m *migration) awaitOwner(ctx workflow.Context) {
+	owner := m.location.Owner
+	if owner == nil {
+		return
+	}
+	input := activities.OwnerInput{Owner: *owner, Shard: m.status.DestinationShard}
+	found := insistOnResult(anywhere(ctx, long, "Await the owner Workspace"), m, fleet.AwaitOwner, input)
+	if found.Gone {
+		m.warn("OwnerGone: Workspace %s in logical cluster %s is gone or has another UID; nothing names the moved logical cluster any more", owner.Name, owner.LogicalCluster)
+	}
+}

@@ -1,0 +1,95 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+)
+
+// undo takes the move back unless it finds the commit landed. ctx must be a disconnected one. A row that fails for good
+// is noted and the next one taken, so that as much as possible is given back.
+func (m *migration) undo(ctx workflow.Context) (committed bool) {
+	m.undoing = true
+	m.stop()
+	if m.stopWaking != nil {
+		m.stopWaking()
+	}
+	if m.seal(ctx) {
+		return true
+	}
+	for _, row := range m.wayBack() {
+		if m.reached < row.since {
+			continue
+		}
+		m.status.Step = "undo: " + row.what
+		m.show(ctx)
+		if err := m.patiently(ctx, row.what, row.take); err != nil {
+			m.undoErr = errors.Join(m.undoErr, fmt.Errorf("%s: %s", row.what, message(err)))
+			workflow.GetLogger(ctx).Error("Undo step failed for good", "step", row.what, "error", err)
+			continue
+		}
+		m.status.Undone = append(m.status.Undone, row.done)
+	}
+	m.status.Fenced = m.status.Fenced && m.undoErr != nil
+	return false
+}
+
+// seal makes sure that no commit can land any more, or finds that it has. Nothing may go past it: a fence lifted while
+// a commit can still land would leave the tenant open on both shards.
+func (m *migration) seal(ctx workflow.Context) (committed bool) {
+	if m.reached <= claimDestination {
+		return false // no write under the claim was ever asked for
+	}
+	m.status.Step = "undo: seal the destination"
+	raise := m.raiseDestination()
+	what := "Seal the destination against the commit (the tenant stays fenced until then; docs/operations.md says how a person decides)"
+	sealed := insistOnResult(m.atDestination(ctx, edit, what), m, shard.Seal, raise)
+	if sealed.Committed {
+		m.destinationToken = raise.Guard.Token // the commit's: a seal that came too late has raised nothing
+		return true
+	}
+	m.status.Undone = append(m.status.Undone, "sealed the destination: no commit can land")
+	return false
+}
+
+// undoRow takes one thing back.
+type undoRow struct {
+	// since is the step that may have done it.
+	since step
+	what  string
+	done  string
+	take  func(workflow.Context) error
+}
+
+// wayBack is the undo in its order: late writers are locked out, the destination is emptied, and only then does the
+// origin open. The LogicalCluster goes before the entries and before the fence is lifted, so that every route index
+// hears of the origin last.
+func (m *migration) wayBack() []undoRow {
+	origin, destination := m.status.OriginShard, m.status.DestinationShard
+	back := func(since step, on string, options workflow.ActivityOptions, what, done string, activity func(context.Context, activities.GuardInput) error) undoRow {
+		return undoRow{since, what, done, func(ctx workflow.Context) error {
+			input := m.onOrigin()
+			if on == destination {
+				input = m.onDestination()
+			}
+			return do(beside(ctx, on, options, "Undo: "+what), activity, input)
+		}}
+	}
+	return []undoRow{
+		{fenceOrigin, "lock out late writers at the origin", "locked out late writers on shard " + origin, m.lockOutOrigin},
+		back(fenceDestination, destination, edit, "delete the LogicalCluster at the destination", "deleted the LogicalCluster on shard "+destination, shard.DropDestinationLogicalCluster),
+		back(copyEntries, destination, long, "delete the entries at the destination", "deleted the entries on shard "+destination, shard.DropDestinationEntries),
+		back(fenceOrigin, origin, long, "lift the origin's fence", "lifted the fence on shard "+origin, shard.LiftFence),
+		back(fenceOrigin, origin, long, "wake the origin shard", "woke shard "+origin, shard.WakeShard),
+		back(claimDestination, destination, edit, "release the claim at the destination", "released the claim on shard "+destination, shard.Release),
+		back(claimOrigin, origin, edit, "release the claim at the origin", "released the claim on shard "+origin, shard.Release),
+	}
+}
+
+func (m *migration) lockOutOrigin(ctx workflow.Context) error {
+	return do(m.atOrigin(ctx, edit, "Undo: lock out late writers at the origin"), shard.RaiseToken, m.raiseOrigin())
+}
