@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/workflows"
+)
+
+const (
+	exitDone         = 0
+	exitError        = 1
+	exitUsage        = 2
+	exitRefused      = 3
+	exitUndone       = 4
+	exitStillRunning = 5
+	exitInterrupted  = 130
+)
+
+// usageError is what the person who typed the command can mend.
+type usageError struct {
+	error
+	command string
+}
+
+func (e usageError) Unwrap() error { return e.error }
+
+func asUsage(cmd *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	return usageError{error: err, command: cmd.CommandPath()}
+}
+
+// stillRunningError ends a wait that outlasted --timeout.
+type stillRunningError struct{ workflowID string }
+
+func (e stillRunningError) Error() string {
+	return fmt.Sprintf("wait for %s: it is still running", e.workflowID)
+}
+
+// refusedError is a request that a running move, or Temporal, turned down.
+type refusedError struct{ error }
+
+func (e refusedError) Unwrap() error { return e.error }
+
+// moveError is a move that did not reach its end.
+type moveError struct {
+	// errorType is one of activities' or one of the three below.
+	errorType string
+	message   string
+	// undone is whether anything had to be taken back.
+	undone bool
+}
+
+// Ends of a workflow that are no failure of its own making.
+const (
+	canceled   = "Canceled"
+	terminated = "Terminated"
+	timedOut   = "TimedOut"
+)
+
+func (e *moveError) Error() string {
+	if e.errorType == "" {
+		return e.message
+	}
+	return e.errorType + ": " + e.message
+}
+
+// newMoveError reads what a failed workflow says, its Result included, where it carries one.
+func newMoveError(err error) (workflows.Result, *moveError) {
+	var result workflows.Result
+	failure := &moveError{errorType: "", message: err.Error()}
+	var application *temporal.ApplicationError
+	var cancel *temporal.CanceledError
+	var details interface {
+		HasDetails() bool
+		Details(...any) error
+	}
+	switch {
+	case errors.As(err, &application):
+		failure.errorType, failure.message, details = application.Type(), application.Message(), application
+	case errors.As(err, &cancel):
+		failure.errorType, failure.message, details = canceled, "the move was cancelled", cancel
+	case errors.As(err, new(*temporal.TerminatedError)):
+		failure.errorType, failure.message = terminated, "the move was terminated, which leaves everything as it was at that moment"
+	case errors.As(err, new(*temporal.TimeoutError)):
+		failure.errorType, failure.message = timedOut, "Temporal timed the move out, which leaves everything as it was at that moment"
+	}
+	if details != nil && details.HasDetails() {
+		if err := details.Details(&result); err != nil {
+			failure.message = fmt.Sprintf("%s (its result cannot be read: %v)", failure.message, err)
+		}
+	}
+	failure.undone = len(result.Undone) > 0
+	return result, failure
+}
+
+// exitCode is the one place where errors become exit codes.
+func exitCode(ctx context.Context, err error) int {
+	var usage usageError
+	var move *moveError
+	var application *temporal.ApplicationError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, new(refusedError)):
+		return exitRefused
+	case errors.As(err, new(stillRunningError)):
+		return exitStillRunning
+	case errors.As(err, &move):
+		return exitCodeOf(move.errorType, move.undone)
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case errors.As(err, &application):
+		return exitCodeOf(application.Type(), false)
+	default:
+		return exitError
+	}
+}
+
+// exitCodeOf tells a refusal, before which nothing but claims was written, from a move that was taken back.
+func exitCodeOf(errorType string, undone bool) int {
+	switch errorType {
+	case activities.InvalidInput, activities.WorkflowTimeoutSet:
+		return exitUsage
+	case activities.LogicalClusterNotFound, activities.ShardNotFound, activities.ShardNotReady, activities.SameShard,
+		activities.SystemCluster, activities.AlreadyMigrating, activities.DestinationNotEmpty, activities.DestinationOlder,
+		activities.BoundResourceMissing, activities.TokenLoss, activities.KcpTooOld:
+		return exitRefused
+	case activities.Aborted, canceled:
+		return exitUndone
+	}
+	if undone {
+		return exitUndone
+	}
+	// These can end a move before or after the fence; nothing undone means that it was before.
+	switch errorType {
+	case activities.ShardWorkerMissing, activities.NotReady, activities.BeingDeleted, activities.EncryptedAtRest,
+		activities.Unreachable, activities.Forbidden, activities.NoSpace, activities.AwayTooLong:
+		return exitRefused
+	default:
+		return exitError
+	}
+}
+
+// printError says what went wrong and, where it is known, what to do.
+func printError(term terminal, err error) {
+	fmt.Fprintf(term.err, "%s: %s\n", term.program, message(err))
+	if hint := hint(term, err); hint != "" {
+		fmt.Fprintln(term.err, hint)
+	}
+}
+
+// message leaves out of a typed error what Temporal adds for machines.
+func message(err error) string {
+	var application *temporal.ApplicationError
+	if !errors.As(err, &application) {
+		return err.Error()
+	}
+	return strings.Replace(err.Error(), application.Error(), application.Type()+": "+application.Message(), 1)
+}
+
+func hint(term terminal, err error) string {
+	var usage usageError
+	var running stillRunningError
+	var move *moveError
+	switch {
+	case errors.As(err, &usage):
+		return fmt.Sprintf("See %q.", usage.command+" --help")
+	case errors.As(err, &running):
+		return fmt.Sprintf("Come back with: %s watch %s", term.program, running.workflowID)
+	case errors.As(err, &move) && (move.errorType == terminated || move.errorType == timedOut):
+		return "The tenant may still be fenced and claimed; docs/operations.md says how to find out and recover."
+	case errors.As(err, &move) && move.undone:
+		return "Everything was undone: the tenant is on its origin shard, and the move can be started again."
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/workflows"
+)
+
+const (
+	// lookInterval is how often a move is looked at: often enough for a move of a second, and next to no work for its worker.
+	lookInterval = 300 * time.Millisecond
+	// lookPatience is how long one look may take.
+	lookPatience = 2 * time.Second
+
+	copyActivity = "CopyEntries"
+)
+
+// follow shows a move's progress on stderr until it is over and then its result on stdout.
+// Neither the end of ctx nor timeout touches the move.
+func follow(ctx context.Context, term terminal, temporal client.Client, run client.WorkflowRun, format outputFormat, timeout time.Duration) error {
+	waiting, stop := ctx, func() {}
+	if timeout > 0 {
+		waiting, stop = context.WithTimeout(ctx, timeout)
+	}
+	defer stop()
+	progress := newProgress(term.err, format)
+	result, err := awaitEnd(waiting, temporal, run, progress)
+	progress.end()
+	if ctx.Err() != nil {
+		return fmt.Errorf("look on %s: stopped; the move goes on. Come back with: %s watch %s", run.GetID(), term.program, run.GetID())
+	}
+	if waiting.Err() != nil {
+		return stillRunningError{workflowID: run.GetID()}
+	}
+	return finish(term, run.GetID(), result, err, format)
+}
+
+// finish prints the result, also of a move that failed, and gives the failure.
+func finish(term terminal, workflowID string, result workflows.Result, err error, format outputFormat) error {
+	var failure *moveError
+	if err != nil {
+		result, failure = newMoveError(err)
+	}
+	if result.LogicalCluster != "" {
+		err := format.print(term.out, result, []string{workflowID}, func(out *tabwriter.Writer) { printResult(out, &result) })
+		if err != nil {
+			return fmt.Errorf("print result of %s: %w", workflowID, err)
+		}
+	}
+	if failure != nil {
+		return failure
+	}
+	return nil
+}
+
+// awaitEnd hands every look at the move to progress and gives the move's end. Looks that fail are not its end:
+// they only leave progress where it was.
+func awaitEnd(ctx context.Context, temporal client.Client, run client.WorkflowRun, progress progress) (workflows.Result, error) {
+	type end struct {
+		result workflows.Result
+		err    error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		var e end
+		e.err = run.Get(ctx, &e.result)
+		ended <- e
+	}()
+	ticks := time.NewTicker(lookInterval)
+	defer ticks.Stop()
+	lastAnswer := time.Now()
+	for {
+		look, err := lookAt(ctx, temporal, run.GetID(), run.GetRunID())
+		if err == nil {
+			lastAnswer = look.At
+			progress.show(look)
+		} else if time.Since(lastAnswer) > answerPatience {
+			progress.warn(fmt.Sprintf("no worker answers for %s: start one with the worker command, the move then goes on", run.GetID()))
+			lastAnswer = time.Now()
+		}
+		select {
+		case e := <-ended:
+			return e.result, e.err
+		case <-ticks.C:
+		}
+	}
+}
+
+// look is a move at one moment.
+type look struct {
+	workflows.Status
+	At time.Time
+	// Copied is how far the running copy has come, nil when none runs.
+	Copied *activities.CopyProgress
+	// Retrying says which activities failed and are tried again, and why.
+	Retrying []string
+}
+
+func lookAt(ctx context.Context, temporal client.Client, workflowID, runID string) (look, error) {
+	ctx, stop := context.WithTimeout(ctx, lookPatience)
+	defer stop()
+	now := look{At: time.Now()}
+	if err := queryStatus(ctx, temporal, workflowID, runID, &now.Status); err != nil {
+		return look{}, err
+	}
+	description, err := temporal.DescribeWorkflowExecution(ctx, workflowID, runID)
+	if err != nil {
+		return look{}, fmt.Errorf("describe workflow %s: %w", workflowID, err)
+	}
+	return now, now.readActivities(description.GetPendingActivities())
+}
+
+func (l *look) readActivities(pending []*workflowpb.PendingActivityInfo) error {
+	for _, activity := range pending {
+		name := activity.GetActivityType().GetName()
+		if failure := activity.GetLastFailure(); failure != nil {
+			l.Retrying = append(l.Retrying, fmt.Sprintf("%s, attempt %d: %s", name, activity.GetAttempt(), failure.GetMessage()))
+		}
+		if name != copyActivity || activity.GetHeartbeatDetails() == nil {
+			continue
+		}
+		l.Copied = &activities.CopyProgress{}
+		if err := converter.GetDefaultDataConverter().FromPayloads(activity.GetHeartbeatDetails(), l.Copied); err != nil {
+			return fmt.Errorf("read heartbeat of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func queryStatus(ctx context.Context, temporal client.Client, workflowID, runID string, status *workflows.Status) error {
+	answer, err := temporal.QueryWorkflow(ctx, workflowID, runID, workflows.StatusQuery)
+	if err != nil {
+		return fmt.Errorf("query status of %s: %w", workflowID, err)
+	}
+	if err := answer.Get(status); err != nil {
+		return fmt.Errorf("read status of %s: %w", workflowID, err)
+	}
+	return nil
+}
+
+func printResult(out *tabwriter.Writer, result *workflows.Result) {
+	property(out, "Logical cluster", nameAndPath(result.LogicalCluster, result.Path))
+	property(out, "From", result.OriginShard)
+	property(out, "To", result.DestinationShard)
+	property(out, "Phase", string(result.Phase))
+	if result.Entries > 0 {
+		property(out, "Entries", fmt.Sprintf("%s (%s)", countText(result.Entries), bytesText(result.Bytes)))
+	}
+	property(out, "SHA-256", result.SHA256)
+	if result.TimeAway > 0 {
+		property(out, "Time away", durationText(time.Duration(result.TimeAway)))
+	}
+	printSteps(out, result.Steps)
+	list(out, "Stragglers", stragglerLines(result.Stragglers))
+	list(out, "Warnings", result.Warnings)
+	list(out, "Undone", result.Undone)
+}
+
+func printSteps(out io.Writer, steps []workflows.Step) {
+	if len(steps) == 0 {
+		return
+	}
+	fmt.Fprintln(out)
+	row(out, "STEP", "TOOK")
+	for _, step := range steps {
+		row(out, step.Name, durationText(time.Duration(step.Took)))
+	}
+}
+
+func stragglerLines(stragglers []activities.Straggler) []string {
+	lines := make([]string, len(stragglers))
+	for i, straggler := range stragglers {
+		fate := "carried to the destination"
+		if !straggler.Carried {
+			fate = "not carried: " + straggler.Reason
+		}
+		write := "written"
+		if straggler.Deleted {
+			write = "deleted"
+		}
+		lines[i] = fmt.Sprintf("%s, %s at the origin after verification, %s", straggler.Ref, write, fate)
+	}
+	return lines
+}

@@ -1,0 +1,55 @@
+package worker
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/transfer"
+)
+
+// transfers is how entries leave this shard for another's worker, and come from one.
+type transfers struct {
+	server   *transfer.Server
+	dialer   activities.Dialer
+	listener net.Listener
+	// address is where other shards' workers reach the listener.
+	address string
+}
+
+func listenForTransfers(config *Config, store activities.Store) (*transfers, error) {
+	files := transfer.Config{CertificateFile: config.TransferCertFile, KeyFile: config.TransferKeyFile, CAFile: config.TransferCAFile}
+	server, err := transfer.NewServer(files, activities.NewOrigin(store), store)
+	if err != nil {
+		return nil, activities.Refuse(activities.InvalidInput, "use the --transfer-… files: %v", err)
+	}
+	dialer, err := transfer.NewDialer(files)
+	if err != nil {
+		return nil, activities.Refuse(activities.InvalidInput, "use the --transfer-… files: %v", err)
+	}
+	listener, err := net.Listen("tcp", config.TransferListen)
+	if err != nil {
+		return nil, fmt.Errorf("listen for transfers: %w", err)
+	}
+	address := config.TransferAdvertise
+	if address == "" {
+		address = listener.Addr().String()
+	}
+	return &transfers{server: server, dialer: dialer, listener: listener, address: address}, nil
+}
+
+// validateTransfer refuses an address that tells other workers nothing.
+func (c *Config) validateTransfer() error {
+	if c.TransferListen == "" || c.TransferAdvertise != "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.TransferListen)
+	if err != nil {
+		return fmt.Errorf("--transfer-listen %q is not host:port", c.TransferListen)
+	}
+	if address, err := netip.ParseAddr(host); host == "" || err == nil && address.IsUnspecified() {
+		return fmt.Errorf("--transfer-advertise is missing: say where other workers reach %s", c.TransferListen)
+	}
+	return nil
+}
