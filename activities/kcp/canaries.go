@@ -111,7 +111,7 @@ func endedByServer(watching io.Reader) bool {
 	}
 }
 
-// AwaitCut returns when every canary has ended. The servers whose canary has not when ctx is done are its answer, not an error.
+// AwaitCut returns when every canary has ended, or with the servers whose canary has not and the reason that ctx is done.
 func (c *canaries) AwaitCut(ctx context.Context) (uncut []string, err error) {
 	for _, one := range c.all {
 		select {
@@ -119,7 +119,10 @@ func (c *canaries) AwaitCut(ctx context.Context) (uncut []string, err error) {
 		case <-ctx.Done():
 		}
 	}
-	return c.standing(), nil
+	if uncut = c.standing(); len(uncut) > 0 {
+		return uncut, ctx.Err()
+	}
+	return nil, nil
 }
 
 // standing are the servers whose canary has not been cut.

@@ -83,7 +83,7 @@ func TestCanaries_WhenOneStands_NameItsServer(t *testing.T) {
 	waiting, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	uncut, err := canaries.AwaitCut(waiting)
-	require.NoError(t, err)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, []string{second.URL}, uncut)
 }
 
@@ -95,7 +95,7 @@ func TestCanaries_OnceNudged_CanBeAwaitedAgain(t *testing.T) {
 	waiting, cancel := context.WithCancel(t.Context())
 	cancel()
 	uncut, err := canaries.AwaitCut(waiting)
-	require.NoError(t, err)
+	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, []string{server.URL}, uncut)
 	close(cut)
 	uncut, err = canaries.AwaitCut(t.Context())
@@ -113,11 +113,11 @@ func TestCanaries_OutliveTheContextThatOpenedThem(t *testing.T) {
 	waiting, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
 	uncut, err := canaries.AwaitCut(waiting)
-	require.NoError(t, err)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Len(t, uncut, 1)
 	canaries.Close()
 	uncut, err = canaries.AwaitCut(waiting)
-	require.NoError(t, err)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Len(t, uncut, 1, "a canary that was closed here proves nothing")
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/kcp-dev/sdk/apis/core"
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	tenancyv1alpha1 "github.com/kcp-dev/sdk/apis/tenancy/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
@@ -46,33 +47,28 @@ func (d *Directory) Locate(ctx context.Context, pathOrName string) (activities.L
 	if !valid || path == logicalcluster.Wildcard {
 		return activities.Location{}, fmt.Errorf("%q is neither a workspace's path nor a logical cluster's name: %w", pathOrName, activities.ErrNotFound)
 	}
-	object, err := d.logicalCluster(ctx, pathOrName)
-	if errors.Is(err, activities.ErrForbidden) {
-		err = d.whyForbidden(ctx)
-	}
-	if err != nil {
+	var object corev1alpha1.LogicalCluster
+	if err := d.get(ctx, query{path: logicalClusterPath(pathOrName)}, &object); err != nil {
 		return activities.Location{}, err
 	}
 	return location(object), nil
-}
-
-func (d *Directory) logicalCluster(ctx context.Context, pathOrName string) (corev1alpha1.LogicalCluster, error) {
-	var object corev1alpha1.LogicalCluster
-	err := d.proxies.get(ctx, query{path: logicalClusterPath(pathOrName)}, &object)
-	return object, err
 }
 
 func logicalClusterPath(pathOrName string) string {
 	return objectPath(pathOrName, logicalClusters, corev1alpha1.LogicalClusterName)
 }
 
-// whyForbidden tells a missing workspace from missing rights: kcp answers 403 to both.
-// Whoever may list Shards is an admin, to whom no workspace is closed.
-func (d *Directory) whyForbidden(ctx context.Context) error {
+// get tells a missing logical cluster from missing rights, and from front-proxies that have just started: kcp answers 403
+// to all three. Whoever may list Shards is an admin, to whom no logical cluster is closed.
+func (d *Directory) get(ctx context.Context, q query, into any) error {
+	err := d.proxies.get(ctx, q, into)
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
 	if err := d.proxies.get(ctx, oneOf(core.RootCluster.String(), shards), nil); err != nil {
 		return err
 	}
-	return activities.ErrNotFound
+	return fmt.Errorf("get %s: no front-proxy knows the logical cluster: %w", q.path, activities.ErrNotFound)
 }
 
 func location(object corev1alpha1.LogicalCluster) activities.Location {
@@ -92,7 +88,7 @@ func location(object corev1alpha1.LogicalCluster) activities.Location {
 func (d *Directory) OwnerShard(ctx context.Context, owner activities.OwnerRef) (string, error) {
 	var workspace tenancyv1alpha1.Workspace
 	q := query{path: objectPath(owner.LogicalCluster, workspaces, owner.Name)}
-	if err := d.proxies.get(ctx, q, &workspace); err != nil {
+	if err := d.get(ctx, q, &workspace); err != nil {
 		return "", err
 	}
 	if workspace.UID != types.UID(owner.UID) {

@@ -40,10 +40,10 @@ func TestLocate_WithoutOwner_HasNone(t *testing.T) {
 	require.Equal(t, activities.Location{LogicalCluster: "c1", Shard: "root"}, location)
 }
 
-// kcp answers 403 both for a workspace that does not exist and to a user without rights.
+// kcp answers 403 for a workspace that does not exist, to a user without rights, and while a front-proxy is starting.
 func TestLocate_When403_TellsMissingFromForbidden(t *testing.T) {
 	proxy := startServer(t)
-	proxy.on(consumerPath, forbidden)
+	proxy.on(consumerPath, unrouted)
 	proxy.on(shardsPath, empty)
 	_, err := newDirectory(t, proxy).Locate(t.Context(), "root:consumer")
 	require.ErrorIs(t, err, activities.ErrNotFound)
@@ -59,6 +59,21 @@ func TestLocate_When403_TellsMissingFromForbidden(t *testing.T) {
 	require.ErrorContains(t, err, "shutting down")
 	require.NotErrorIs(t, err, activities.ErrNotFound)
 	require.NotErrorIs(t, err, activities.ErrForbidden, "nobody knows yet: worth a retry")
+
+	proxy.on(shardsPath, unrouted)
+	_, err = newDirectory(t, proxy).Locate(t.Context(), "root:consumer")
+	require.Error(t, err)
+	require.NotErrorIs(t, err, activities.ErrNotFound, "a front-proxy that does not know root has just started")
+	require.NotErrorIs(t, err, activities.ErrForbidden)
+}
+
+func TestLocate_WhenOneFrontProxyHasJustStarted_AsksTheNext(t *testing.T) {
+	starting, ready := startServer(t), startServer(t)
+	starting.on(consumerPath, unrouted)
+	ready.on(consumerPath, reply(consumer))
+	location, err := newDirectory(t, starting, ready).Locate(t.Context(), "root:consumer")
+	require.NoError(t, err)
+	require.Equal(t, "c1", location.LogicalCluster)
 }
 
 func TestLocate_WithWhatCannotBeAPath_DoesNotAsk(t *testing.T) {
@@ -101,7 +116,9 @@ func TestOwnerShard_ReadsTheNameNotTheHash(t *testing.T) {
 func TestOwnerShard_WhenTheOwnerIsGoneOrAnother_IsNotFound(t *testing.T) {
 	proxy := startServer(t)
 	proxy.on(workspacePath, reply(`{"metadata":{"name":"consumer","uid":"another"}}`))
-	for _, name := range []string{"consumer", "gone"} {
+	proxy.on(workspacePath+"-unrouted", unrouted)
+	proxy.on(shardsPath, empty)
+	for _, name := range []string{"consumer", "gone", "consumer-unrouted"} {
 		_, err := newDirectory(t, proxy).OwnerShard(t.Context(), activities.OwnerRef{LogicalCluster: "root", Name: name, UID: "u1"})
 		require.ErrorIs(t, err, activities.ErrNotFound)
 	}
@@ -113,7 +130,7 @@ func TestProbeFrontProxies_WantsTheShardAndTheLogicalClusterOpen(t *testing.T) {
 		right:  {reply(consumer), empty},
 		stale:  {reply(`{"metadata":{"annotations":{"core.kcp.io/shard":"root"}}}`), empty},
 		closed: {reply(consumer), fenced},
-		lost:   {forbidden, forbidden},
+		lost:   {unrouted, unrouted},
 	} {
 		proxy.on(namedPath, answers[0])
 		proxy.on(clusterNamespaces, answers[1])
@@ -122,6 +139,6 @@ func TestProbeFrontProxies_WantsTheShardAndTheLogicalClusterOpen(t *testing.T) {
 		{Server: right.URL, OK: true},
 		{Server: stale.URL, Detail: `route: shard "root", want "shard-1"`},
 		{Server: closed.URL, Detail: "logical cluster: 403 inactive"},
-		{Server: lost.URL, Detail: "route: 403 Forbidden; logical cluster: 403 Forbidden"},
+		{Server: lost.URL, Detail: "route: 403 unknown to the front-proxy; logical cluster: 403 unknown to the front-proxy"},
 	}, newDirectory(t, right, stale, closed, lost).ProbeFrontProxies(t.Context(), "c1", "shard-1"))
 }

@@ -21,8 +21,8 @@ func (c connection) explain(q query, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		err = fmt.Errorf("%w: %w", activities.ErrNotFound, err)
-	case isInactive(err):
-		// The fence stands: no matter of rights.
+	case isInactive(err), isUnrouted(err):
+		// No matter of rights.
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		err = fmt.Errorf("%w: %w", activities.ErrForbidden, err)
 	}
@@ -34,10 +34,17 @@ func isInactive(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), inactiveMessage)
 }
 
+// isUnrouted reports whether a front-proxy knows no such logical cluster, or not yet: it may have just started.
+// It looks the logical cluster up before it asks who the user is (kcp pkg/proxy/lookup/lookup.go).
+func isUnrouted(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), `User "" `)
+}
+
 // isRefusal reports whether the server answered and another would not answer better.
 func isRefusal(err error) bool {
 	code := statusCode(err)
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusTooManyRequests
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError &&
+		code != http.StatusTooManyRequests && !isUnrouted(err)
 }
 
 // statusCode is the HTTP status the server answered with; 0 when it did not answer.
@@ -60,6 +67,8 @@ func answer(err error) string {
 		return "200"
 	case isInactive(err):
 		return "403 inactive"
+	case isUnrouted(err):
+		return "403 unknown to the front-proxy"
 	case errors.As(err, &status):
 		return fmt.Sprintf("%d %s", status.Status().Code, status.Status().Reason)
 	case errors.As(err, &failed): // the URL is told beside it

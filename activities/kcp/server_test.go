@@ -102,9 +102,10 @@ func refuse(code int, reason, message string) http.HandlerFunc {
 }
 
 var (
-	forbidden = refuse(http.StatusForbidden, "Forbidden", "workspace access not permitted")
-	// fenced and cancelled are what a real kcp answers, to the letter.
+	forbidden = refuse(http.StatusForbidden, "Forbidden", `forbidden: User "nobody" cannot get path "/": access denied`)
+	// fenced, unrouted and cancelled are what a real kcp answers, to the letter.
 	fenced    = refuse(http.StatusForbidden, "Forbidden", `logicalclusters.core.kcp.io "c1" is forbidden: logical cluster is marked inactive`)
+	unrouted  = refuse(http.StatusForbidden, "Forbidden", `forbidden: User "" cannot get path "/clusters/nope": workspace access not permitted`)
 	cancelled = func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(http.StatusGatewayTimeout)
