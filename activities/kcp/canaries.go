@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/url"
 	"sync"
@@ -55,7 +54,7 @@ func (s *Shard) OpenCanaries(ctx context.Context, logicalCluster string) (activi
 	}
 	if err := opening.Wait(); err != nil {
 		opened.Close()
-		return nil, fmt.Errorf("open canary watch of logical cluster %s on shard %s: %w", logicalCluster, s.name, err)
+		return nil, err
 	}
 	return opened, nil
 }

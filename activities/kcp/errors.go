@@ -21,8 +21,10 @@ func (c connection) explain(q query, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		err = fmt.Errorf("%w: %w", activities.ErrNotFound, err)
-	case isInactive(err), isUnrouted(err):
-		// No matter of rights.
+	case isInactive(err):
+		// The fence stands: no matter of rights.
+	case isUnrouted(err):
+		err = fmt.Errorf("front-proxy does not know the logical cluster: %w", err)
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		err = fmt.Errorf("%w: %w", activities.ErrForbidden, err)
 	}
