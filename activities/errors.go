@@ -44,7 +44,13 @@ func Refuse(errorType, format string, args ...any) error {
 }
 
 // permanent turns what an adapter reports into a permanent error where another try cannot help.
+// The cause is in the message: carried beside it, every client would print it twice.
 func permanent(err error) error {
+	// Temporal looks at the outermost error alone: one that is wrapped would be retried.
+	var refusal *temporal.ApplicationError
+	if errors.As(err, &refusal) {
+		return refusal
+	}
 	for _, known := range []struct {
 		cause     error
 		errorType string
@@ -57,7 +63,7 @@ func permanent(err error) error {
 		{ErrEncrypted, EncryptedAtRest, "moving values that are encrypted at rest is not supported yet"},
 	} {
 		if errors.Is(err, known.cause) {
-			return temporal.NewNonRetryableApplicationError(fmt.Sprintf("%v: %s", err, known.advice), known.errorType, err)
+			return Refuse(known.errorType, "%v: %s", err, known.advice)
 		}
 	}
 	return err

@@ -210,7 +210,7 @@ func (s *Store) deleteKeys(ctx context.Context, guard activities.Guard, keys []s
 }
 
 // PutIfUnchanged writes an entry only where the present one's ModRevision is at most maxModRevision (0: only
-// where there is none). A repeat after it landed finds its own value and succeeds. False: somebody else's is there.
+// where there is none, else only where there is one). A repeat after it landed finds its own value and succeeds. False: somebody else's is there.
 func (s *Store) PutIfUnchanged(
 	ctx context.Context, guard activities.Guard, entry activities.Entry, maxModRevision int64,
 ) (bool, error) {
@@ -220,8 +220,15 @@ func (s *Store) PutIfUnchanged(
 		return false, err
 	}
 	key := string(put.op.KeyBytes())
-	unchanged := clientv3.Compare(clientv3.ModRevision(key), "<", maxModRevision+1)
-	_, err = s.guarded(ctx, guard, []clientv3.Cmp{unchanged}, put.op)
+	unchanged := []clientv3.Cmp{absent(key)}
+	if maxModRevision > 0 {
+		// One that is gone was deleted since, and must not come back to life: an absent key has CreateRevision 0.
+		unchanged = []clientv3.Cmp{
+			clientv3.Compare(clientv3.ModRevision(key), "<", maxModRevision+1),
+			clientv3.Compare(clientv3.CreateRevision(key), ">", 0),
+		}
+	}
+	_, err = s.guarded(ctx, guard, unchanged, put.op)
 	if errors.Is(err, activities.ErrConflict) {
 		return s.holds(ctx, key, entry.Value)
 	}

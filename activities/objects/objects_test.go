@@ -98,7 +98,7 @@ func TestRenewBoundCRD_ChangesTheCreationTimestampAlone(t *testing.T) {
 func TestIsEstablished_ReadsTheCondition(t *testing.T) {
 	for value, want := range map[string]bool{
 		`{"status":{"conditions":[{"type":"NamesAccepted","status":"True"},{"type":"Established","status":"True"}]}}`: true,
-		`{"status":{"conditions":[{"type":"Established","status":"False"}]}}`:                                        false,
+		`{"status":{"conditions":[{"type":"Established","status":"False"}]}}`:                                         false,
 		`{"status":{}}`: false,
 	} {
 		got, err := IsEstablished([]byte(value))

@@ -1,0 +1,310 @@
+package activities_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
+	"github.com/kcp-migrate/kcp-migrate/activities/objects"
+)
+
+func requireRefused(t *testing.T, errorType string, err error) {
+	t.Helper()
+	var refusal *temporal.ApplicationError
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, errorType, refusal.Type(), refusal.Error())
+	require.True(t, refusal.NonRetryable())
+}
+
+func TestFenceOrigin_StampsWaitsAndProvesTheCut(t *testing.T) {
+	p := newPair(t)
+	result := p.fence(t)
+	present := p.origin.logicalCluster(t, tenant)
+	require.True(t, present.Inactive())
+	require.Equal(t, string(first), present.Stamp())
+	require.Equal(t, objects.PhaseInactive, present.Phase())
+	require.Positive(t, result.Revision)
+	require.Zero(t, result.Nudges)
+}
+
+func TestFenceOrigin_WhenAServerDoesNotCut_NudgesIt(t *testing.T) {
+	p := newPair(t)
+	p.origin.api.uncut.Store(2)
+	require.Equal(t, 2, p.fence(t).Nudges)
+}
+
+func TestFenceOrigin_WhenAServerNeverCuts_IsRefused(t *testing.T) {
+	p := newPair(t)
+	p.origin.api.uncut.Store(1000)
+	_, err := perform[any](t, p.origin, p.origin.FenceOrigin, activities.GuardInput{Guard: guard})
+	requireRefused(t, activities.WatchesNotCut, err)
+}
+
+func TestFenceOrigin_FoundFencedByAnEarlierAttempt_StartsOver(t *testing.T) {
+	p := newPair(t)
+	p.fence(t)
+	p.fence(t)
+	require.True(t, p.origin.logicalCluster(t, tenant).Inactive())
+	require.Len(t, p.origin.api.canaries, 2)
+}
+
+func TestFenceOrigin_OfAClusterThatIsNotReady_IsRefusedAndLeavesIt(t *testing.T) {
+	p := newPair(t)
+	p.origin.api.controls = false
+	value := strings.ReplaceAll(logicalCluster("root"), `"Ready"`, `"Initializing"`)
+	p.origin.put(t, layout.LogicalClusterKey(tenant), value)
+	_, err := perform[any](t, p.origin, p.origin.FenceOrigin, activities.GuardInput{Guard: guard})
+	requireRefused(t, activities.NotReady, err)
+	require.Equal(t, value, p.origin.export(t, layout.LogicalClusterKey(tenant))[layout.LogicalClusterKey(tenant)])
+}
+
+func TestLiftFence_GivesTheTenantBackAsItWas(t *testing.T) {
+	p := newPair(t)
+	p.fence(t)
+	p.origin.api.stuck.Store(60) // a server keeps its cancelled context until it is nudged
+	_, err := perform[any](t, p.origin, p.origin.LiftFence, activities.GuardInput{Guard: guard})
+	require.NoError(t, err)
+	present := p.origin.logicalCluster(t, tenant)
+	require.False(t, present.Inactive())
+	require.Empty(t, present.Stamp())
+	require.Equal(t, objects.PhaseReady, present.Phase())
+}
+
+func TestLiftFence_OfAnotherMove_IsANoOp(t *testing.T) {
+	p := newPair(t)
+	p.fence(t)
+	require.NoError(t, p.origin.store.Release(t.Context(), guard))
+	other := p.origin.claim(t, activities.NewToken("other"))
+	_, err := perform[any](t, p.origin, p.origin.LiftFence, activities.GuardInput{Guard: other})
+	require.NoError(t, err)
+	require.True(t, p.origin.logicalCluster(t, tenant).Inactive())
+}
+
+func TestWakeShard_TakesSystemShardToInactiveAndBack(t *testing.T) {
+	p := newPair(t)
+	_, err := perform[any](t, p.origin, p.origin.WakeShard, activities.GuardInput{Guard: guard})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, p.origin.api.wakes.Load())
+	present := p.origin.logicalCluster(t, keyspace.SystemShard)
+	require.False(t, present.Inactive())
+	require.Equal(t, objects.PhaseReady, present.Phase())
+}
+
+func TestWakeShard_AfterOneThatDied_LiftsWhatItLeft(t *testing.T) {
+	p := newPair(t)
+	p.origin.put(t, layout.LogicalClusterKey(keyspace.SystemShard),
+		strings.Replace(logicalCluster("root"), `"annotations":{`, `"annotations":{"core.kcp.io/inactive":"true","kcp-migrate.io/move":"dead/1",`, 1))
+	_, err := perform[any](t, p.origin, p.origin.WakeShard, activities.GuardInput{Guard: guard})
+	require.NoError(t, err)
+	require.False(t, p.origin.logicalCluster(t, keyspace.SystemShard).Inactive())
+}
+
+func TestFenceDestination_WritesAClosedLogicalClusterFirst(t *testing.T) {
+	p := newPair(t)
+	p.fence(t)
+	p.enclose(t)
+	p.enclose(t) // a repeat finds its own
+	present := p.destination.logicalCluster(t, tenant)
+	require.True(t, present.Inactive())
+	require.Equal(t, "shard-1", present.Shard())
+	require.Equal(t, objects.PhaseInactive, present.Phase())
+}
+
+func TestFenceDestination_WhereKeysAreLeft_IsRefused(t *testing.T) {
+	p := newPair(t)
+	p.fence(t)
+	p.destination.put(t, "/registry/core/configmaps/"+tenant+"/default/old", "x")
+	_, err := perform[any](t, p.destination, p.destination.FenceDestination, activities.FenceDestinationInput{Guard: guard, Origin: p.ref})
+	requireRefused(t, activities.DestinationNotEmpty, err)
+	require.ErrorContains(t, err, "default/old")
+}
+
+func TestFenceDestination_WithoutTheOriginsFence_IsRefused(t *testing.T) {
+	p := newPair(t)
+	_, err := perform[any](t, p.destination, p.destination.FenceDestination, activities.FenceDestinationInput{Guard: guard, Origin: p.ref})
+	requireRefused(t, activities.FenceLost, err)
+}
+
+func TestCopyVerifyCommitCleanup_MoveTheTenantAndNothingElse(t *testing.T) {
+	p := newPair(t)
+	fenced := p.fence(t)
+	before := p.origin.export(t, "/registry/")
+	p.enclose(t)
+	copied := p.copy(t, fenced.Revision)
+	require.EqualValues(t, 3, copied.Entries)
+	verified := p.verify(t, first)
+	require.True(t, verified.Match)
+	require.EqualValues(t, 3, verified.Entries)
+	committed := p.commit(t)
+	require.Equal(t, committed, p.commit(t), "a repeat tells the same landing")
+	present := p.destination.logicalCluster(t, tenant)
+	require.False(t, present.Inactive())
+	require.Equal(t, "root", present.Shard(), "the destination's controller corrects it and so hears that it changed")
+
+	_, err := perform[any](t, p.origin, p.origin.DropOriginLogicalCluster, activities.GuardInput{Guard: guard})
+	require.NoError(t, err)
+	deleted, err := perform[activities.DeleteResult](t, p.origin, p.origin.DeleteOriginEntries, activities.DeleteInput{Guard: guard, Revision: verified.OriginRevision})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, deleted.Deleted)
+	require.Empty(t, deleted.Stragglers)
+
+	after := p.origin.export(t, "/registry/")
+	for key, value := range before {
+		entry, err := layout.Parse(key)
+		require.NoError(t, err)
+		if entry.LogicalCluster == tenant {
+			require.NotContains(t, after, key)
+			continue
+		}
+		require.Equal(t, value, after[key], key)
+	}
+	require.NotContains(t, p.destination.export(t, "/registry/"), "/registry/core/configmaps/"+neighbour+"/"+tenant+"/x")
+}
+
+func TestVerifyEntries_RepairsPutsAndDeletesFromTheOrigin(t *testing.T) {
+	p := newPair(t)
+	fenced := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fenced.Revision)
+	p.origin.put(t, "/registry/core/configmaps/"+tenant+"/default/one", "late")
+	p.origin.put(t, "/registry/core/secrets/"+tenant+"/default/first", "new resource")
+	_, err := p.origin.client.Delete(t.Context(), "/registry/core/configmaps/"+tenant+"/default/two")
+	require.NoError(t, err)
+
+	round := p.verify(t, first)
+	require.False(t, round.Match)
+	require.Equal(t, 2, round.RepairedPuts)
+	require.Equal(t, 1, round.RepairedDeletes)
+	require.Len(t, round.Differing, 3)
+	require.True(t, p.verify(t, first.Next()).Match)
+	require.Equal(t, p.origin.export(t, "/registry/core/configmaps/"+tenant+"/"), p.destination.export(t, "/registry/core/configmaps/"+tenant+"/"))
+}
+
+func TestVerifyEntries_AfterSomebodyLiftedTheFence_IsRefused(t *testing.T) {
+	p := newPair(t)
+	fenced := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fenced.Revision)
+	p.origin.put(t, layout.LogicalClusterKey(tenant), logicalCluster("root"))
+	_, err := perform[any](t, p.destination, p.destination.VerifyEntries, activities.VerifyInput{Guard: guard, RaiseTo: first.Next(), Origin: p.ref})
+	requireRefused(t, activities.FenceLost, err)
+}
+
+func TestCopyEntries_OfAnAttemptGivenUpForDead_WritesNothing(t *testing.T) {
+	p := newPair(t)
+	fenced := p.fence(t)
+	p.enclose(t)
+	require.NoError(t, p.destination.store.RaiseToken(t.Context(), guard, first.Next()))
+	_, err := perform[any](t, p.destination, p.destination.CopyEntries, activities.CopyInput{Guard: guard, Origin: p.ref, Revision: fenced.Revision})
+	requireRefused(t, activities.TokenLost, err)
+	require.Empty(t, p.destination.export(t, "/registry/core/configmaps/"))
+}
+
+func TestSeal_BeforeTheCommit_KeepsItFromLanding(t *testing.T) {
+	p := newPair(t)
+	fenced := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fenced.Revision)
+	p.verify(t, first)
+	held := activities.Guard{LogicalCluster: tenant, Token: first.Next()}
+	sealed, err := perform[activities.SealResult](t, p.destination, p.destination.Seal, activities.RaiseInput{Guard: held, To: held.Token.Next().Next()})
+	require.NoError(t, err)
+	require.False(t, sealed.Committed)
+	_, err = perform[any](t, p.destination, p.destination.Commit, activities.CommitInput{Guard: held, RaiseTo: held.Token.Next(), Origin: p.ref})
+	requireRefused(t, activities.TokenLost, err)
+	require.True(t, p.destination.logicalCluster(t, tenant).Inactive())
+}
+
+func TestSeal_AfterTheCommit_SaysSo(t *testing.T) {
+	p := newPair(t)
+	fenced := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fenced.Revision)
+	p.verify(t, first)
+	p.commit(t)
+	held := activities.Guard{LogicalCluster: tenant, Token: first.Next()}
+	sealed, err := perform[activities.SealResult](t, p.destination, p.destination.Seal, activities.RaiseInput{Guard: held, To: held.Token.Next().Next()})
+	require.NoError(t, err)
+	require.True(t, sealed.Committed)
+}
+
+func TestDropDestination_LeavesNothingOfTheTenant_AndSparesAnOpenOne(t *testing.T) {
+	p := newPair(t)
+	fenced := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fenced.Revision)
+	for _, activity := range []any{p.destination.DropDestinationLogicalCluster, p.destination.DropDestinationEntries} {
+		for range 2 {
+			_, err := perform[any](t, p.destination, activity, activities.GuardInput{Guard: guard})
+			require.NoError(t, err)
+		}
+	}
+	keys, err := p.destination.store.Keys(t.Context(), tenant, 1)
+	require.NoError(t, err)
+	require.Empty(t, keys)
+
+	p.destination.put(t, layout.LogicalClusterKey(tenant), logicalCluster("shard-1"))
+	p.destination.put(t, "/registry/core/configmaps/"+tenant+"/default/one", "in use")
+	for _, activity := range []any{p.destination.DropDestinationLogicalCluster, p.destination.DropDestinationEntries} {
+		_, err := perform[any](t, p.destination, activity, activities.GuardInput{Guard: guard})
+		requireRefused(t, activities.FenceLost, err)
+	}
+}
+
+func TestStragglers_AreCarriedOnlyWhereTheDestinationIsUntouched(t *testing.T) {
+	p := newPair(t)
+	fenced := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fenced.Revision)
+	verified := p.verify(t, first)
+	committed := p.commit(t)
+	configMaps := "/registry/core/configmaps/" + tenant + "/default/"
+	p.origin.put(t, configMaps+"one", "straggler")
+	p.origin.put(t, configMaps+"two", "straggler")
+	p.origin.put(t, configMaps+"new", "straggler")
+	p.destination.put(t, configMaps+"two", "tenant's own")
+	_, err := p.origin.client.Delete(t.Context(), "/registry/acme.io/gizmos/customresources/"+tenant+"/big")
+	require.NoError(t, err)
+
+	deleted, err := perform[activities.DeleteResult](t, p.origin, p.origin.DeleteOriginEntries, activities.DeleteInput{Guard: guard, Revision: verified.OriginRevision})
+	require.NoError(t, err)
+	require.Len(t, deleted.Stragglers, 4)
+	carried, err := perform[activities.CarryResult](t, p.destination, p.destination.CarryStragglers, activities.CarryInput{
+		Guard: activities.Guard{LogicalCluster: tenant, Token: first.Next().Next()}, Origin: p.ref,
+		VerifiedRevision: verified.OriginRevision, CommitRevision: committed.Revision, Stragglers: deleted.Stragglers,
+	})
+	require.NoError(t, err)
+	fates := map[string]bool{}
+	for _, straggler := range carried.Stragglers {
+		fates[straggler.Ref.Suffix] = straggler.Carried
+		require.Equal(t, straggler.Carried, straggler.Reason == "")
+	}
+	require.Equal(t, map[string]bool{"default/one": true, "default/two": false, "default/new": true, "big": false}, fates)
+	require.Equal(t, map[string]string{configMaps + "one": "straggler", configMaps + "two": "tenant's own", configMaps + "new": "straggler"},
+		p.destination.export(t, configMaps))
+}
+
+func TestStragglers_WhoseEntryTheTenantDeletedSince_StayDeleted(t *testing.T) {
+	p := newPair(t)
+	fenced := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fenced.Revision)
+	verified := p.verify(t, first)
+	committed := p.commit(t)
+	key := "/registry/core/configmaps/" + tenant + "/default/one"
+	p.origin.put(t, key, "straggler")
+	_, err := p.destination.client.Delete(t.Context(), key)
+	require.NoError(t, err)
+	carried, err := perform[activities.CarryResult](t, p.destination, p.destination.CarryStragglers, activities.CarryInput{
+		Guard: activities.Guard{LogicalCluster: tenant, Token: first.Next().Next()}, Origin: p.ref,
+		VerifiedRevision: verified.OriginRevision, CommitRevision: committed.Revision,
+		Stragglers: []activities.Straggler{{Ref: activities.Ref{Family: keyspace.Family{Group: "core", Resource: "configmaps"}, Suffix: "default/one"}}},
+	})
+	require.NoError(t, err)
+	require.False(t, carried.Stragglers[0].Carried)
+	require.Empty(t, p.destination.export(t, key))
+}
