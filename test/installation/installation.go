@@ -19,7 +19,7 @@ const startDeadline = 4 * time.Minute
 type Options struct {
 	// BinDir holds the devstack and kcp-migrate binaries; "" means $KCP_MIGRATE_BIN_DIR.
 	BinDir string
-	// Dir is where the state and the logs go; it must exist.
+	// Dir is where the logs go, and devstack's state into a folder of it; it must exist.
 	Dir string
 	// Entries fattens root:consumer by so many ConfigMaps of 1 kB.
 	Entries int
@@ -35,6 +35,7 @@ type Options struct {
 type Installation struct {
 	State
 
+	logs     string
 	binDir   string
 	devstack *Process
 	workers  []*Process
@@ -50,18 +51,21 @@ func Start(ctx context.Context, options Options) (*Installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	installation := &Installation{binDir: binDir, devstack: devstack}
+	installation := &Installation{logs: options.Dir, binDir: binDir, devstack: devstack}
 	ctx, cancel := context.WithTimeout(ctx, startDeadline)
 	defer cancel()
-	installation.State, err = awaitState(ctx, filepath.Join(options.Dir, "devstack.json"), devstack)
+	installation.State, err = awaitState(ctx, filepath.Join(options.stateDir(), "devstack.json"), devstack)
 	if err != nil {
 		return nil, errors.Join(err, devstack.Stop())
 	}
 	return installation, nil
 }
 
+// stateDir is devstack's alone: it refuses a folder that holds anything else.
+func (o Options) stateDir() string { return filepath.Join(o.Dir, "devstack") }
+
 func (o Options) flags() []string {
-	flags := []string{"--dir", o.Dir, "--exit-with-parent", "--entries", strconv.Itoa(o.Entries)}
+	flags := []string{"--dir", o.stateDir(), "--exit-with-parent", "--entries", strconv.Itoa(o.Entries)}
 	if !o.FixedPorts {
 		flags = append(flags, "--free-ports")
 	}

@@ -28,7 +28,7 @@ func (i *Installation) StartWorker(ctx context.Context, shardName string, flags 
 		return nil, err
 	}
 	started := time.Now()
-	log := filepath.Join(i.Dir, fmt.Sprintf("worker-%s-%d.log", shardName, len(i.workers)+1))
+	log := filepath.Join(i.logs, fmt.Sprintf("worker-%s-%d.log", shardName, len(i.workers)+1))
 	arguments := append([]string{"worker", "--config", shard.WorkerConfig}, flags...)
 	worker, err := startProcess(log, filepath.Join(i.binDir, "kcp-migrate"), arguments...)
 	if err != nil {
