@@ -135,22 +135,22 @@ func (c *Cluster) report(err error) {
 	}
 }
 
-// memberConfigs lets clients in on any free port, but gives peers ports known beforehand:
-// the members must be told each other's.
+// memberConfigs chooses all ports beforehand: the members must be told each other's, and
+// a member's own JSON gateway dials the port that it was told, not the one it listens on.
 func memberConfigs(config Config) ([]*embed.Config, error) {
-	peerPorts, err := ports.FreeSeveral(config.Members)
+	free, err := ports.FreeSeveral(2 * config.Members)
 	if err != nil {
 		return nil, err
 	}
 	configs := make([]*embed.Config, config.Members)
 	initial := make([]string, config.Members)
-	for i, port := range peerPorts {
+	for i := range config.Members {
 		member := embed.NewConfig()
 		member.Name = fmt.Sprintf("%s-%d", config.Name, i)
 		member.Dir = filepath.Join(config.Folder, member.Name)
-		member.ListenClientUrls = []url.URL{loopback(0)}
+		member.ListenClientUrls = []url.URL{loopback(free[2*i])}
 		member.AdvertiseClientUrls = member.ListenClientUrls
-		member.ListenPeerUrls = []url.URL{loopback(port)}
+		member.ListenPeerUrls = []url.URL{loopback(free[2*i+1])}
 		member.AdvertisePeerUrls = member.ListenPeerUrls
 		// As a kcp shard does with its etcd.
 		member.AutoCompactionMode, member.AutoCompactionRetention = embed.CompactorModePeriodic, "5m"
