@@ -119,11 +119,22 @@ func (m *migration) accept() error {
 	return nil
 }
 
+// noTimeout is how long a timeout must be to count as none. Servers and test environments that fill in a default use
+// ten years.
+const noTimeout = 10 * 365 * 24 * time.Hour
+
+// timeout is the shorter of the workflow's timeouts, 0 where it has none.
 func (m *migration) timeout() time.Duration {
-	if m.info.WorkflowRunTimeout > 0 {
-		return m.info.WorkflowRunTimeout
+	shortest := time.Duration(noTimeout)
+	for _, timeout := range []time.Duration{m.info.WorkflowRunTimeout, m.info.WorkflowExecutionTimeout} {
+		if timeout > 0 {
+			shortest = min(shortest, timeout)
+		}
 	}
-	return m.info.WorkflowExecutionTimeout
+	if shortest == noTimeout {
+		return 0
+	}
+	return shortest
 }
 
 // goForth takes the steps that can be taken back. A pause holds between the first ones; none is accepted from the fence on.

@@ -1,0 +1,328 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
+	"github.com/kcp-migrate/kcp-migrate/workflows"
+)
+
+// theStory is every call of a move without a hitch, with the tokens, but for what runs beside the copy.
+var theStory = []string{
+	"Resolve@kcp-migrate",
+	"InspectOrigin@root",
+	"InspectDestination@shard-1",
+	"Claim@root/1",
+	"Claim@shard-1/1",
+	"InstallBoundCRDs@shard-1/1",
+	"LiftRevision@shard-1/1",
+	"FenceOrigin@root/1",
+	"FenceDestination@shard-1/1",
+	"CopyEntries@shard-1/1",
+	"VerifyEntries@shard-1/1→2",
+	"Commit@shard-1/2→3",
+	"AwaitServing@shard-1/3",
+	"DropOriginLogicalCluster@root/2",
+	"TouchDestination@shard-1/3",
+	"DeleteOriginEntries@root/2",
+	"AwaitServing@shard-1/3",
+	"AwaitRoute@kcp-migrate",
+	"AwaitOwner@kcp-migrate",
+	"DeleteOriginEntries@root/2",
+	"Release@root/2",
+	"Release@shard-1/3",
+}
+
+func TestMigrate_WithoutAHitch_CallsExactlyTheProtocol(t *testing.T) {
+	w := newWorld(t)
+	w.move(usualInput)
+
+	require.Equal(t, theStory, w.inLine())
+	require.Contains(t, w.calls, "RaiseToken@root/1→2")
+	require.Contains(t, w.calls, "WakeShard@root/2")
+	w.arrived()
+
+	result := w.result()
+	require.Equal(t, workflows.Completed, result.Phase)
+	require.Equal(t, tenant, result.LogicalCluster)
+	require.Equal(t, tenantPath, result.Path)
+	require.Equal(t, origin, result.OriginShard)
+	require.Equal(t, int64(5_011), result.Entries, "the verified count, not the copied one")
+	require.Equal(t, "digest", result.SHA256)
+	require.Empty(t, result.Undone)
+	require.Equal(t, []string{
+		"preflight", "claim origin", "claim destination", "ready destination", "gate", "fence origin", "fence destination",
+		"copy", "verify", "commit", "serve", "clean up origin", "finalize destination",
+	}, stepNames(result))
+}
+
+func stepNames(result workflows.Result) []string {
+	var names []string
+	for _, step := range result.Steps {
+		names = append(names, step.Name)
+	}
+	return names
+}
+
+func TestMigrate_ProviderOfAPIExports_ReleasesItsContextBeforeAnyDeletion(t *testing.T) {
+	w := newWorld(t)
+	w.originReport.Contents.APIExports = []string{"wild"}
+	w.move(usualInput)
+
+	require.Equal(t, []string{"ReleaseContext@root/2", "DropOriginLogicalCluster@root/2"}, w.inLine()[13:15])
+}
+
+func TestMigrate_NothingToReady_GoesStraightToTheFence(t *testing.T) {
+	w := newWorld(t)
+	w.destinationReport.MissingCRDs = nil
+	w.destinationReport.Health.Revision = 20_000
+	w.move(usualInput)
+
+	require.Equal(t, []string{"Claim@shard-1/1", "FenceOrigin@root/1"}, w.inLine()[4:6])
+}
+
+func TestMigrate_LeftoversToDiscard_DiscardsThemUnderTheClaim(t *testing.T) {
+	w := newWorld(t)
+	w.destinationReport.Leftovers = []string{"/registry/core/configmaps/x"}
+	input := usualInput
+	input.DiscardLeftovers = true
+	w.move(input)
+
+	require.Equal(t, []string{"Claim@shard-1/1", "DiscardLeftovers@shard-1/1"}, w.inLine()[4:6])
+	w.arrived()
+}
+
+func TestMigrate_DryRun_ReturnsThePlanAndTouchesNothing(t *testing.T) {
+	w := newWorld(t)
+	input := usualInput
+	input.DryRun = true
+	w.move(input)
+
+	require.Equal(t, theStory[:3], w.calls)
+	result := w.result()
+	require.Equal(t, workflows.Preparing, result.Phase)
+	require.True(t, result.DryRun)
+	require.Equal(t, int64(6_000), result.Plan.RevisionLift)
+	require.Equal(t, []workflows.PlannedFamily{{Family: "core/configmaps", Entries: 5_000, Bytes: 5_000_000}}, result.Plan.Families)
+}
+
+func TestMigrate_TimeAway_IsFromTheFenceToTheServing(t *testing.T) {
+	w := newWorld(t)
+	w.delays["InspectOrigin"] = time.Second
+	w.delays["FenceOrigin"] = 100 * time.Millisecond
+	w.delays["CopyEntries"] = 300 * time.Millisecond
+	w.delays["AwaitServing"] = 50 * time.Millisecond
+	w.delays["AwaitRoute"] = time.Second
+	w.move(usualInput)
+
+	require.InDelta(t, 450*time.Millisecond, time.Duration(w.result().TimeAway), float64(100*time.Millisecond))
+}
+
+func TestMigrate_RevisionGapTooLarge_HoldsTheFenceAndDoesNotLift(t *testing.T) {
+	w := newWorld(t)
+	input := usualInput
+	input.MaxRevisionLift = 100
+	w.move(input)
+
+	require.NotContains(t, w.calls, "LiftRevision@shard-1/1")
+	require.GreaterOrEqual(t, time.Duration(w.result().TimeAway), 2*time.Second)
+	w.arrived()
+}
+
+func TestMigrate_DifferingDigests_VerifiesAgainUnderANewToken(t *testing.T) {
+	w := newWorld(t)
+	w.verifyRounds = []activities.VerifyResult{{RepairedPuts: 3}, {RepairedDeletes: 1}, {RepairedPuts: 1}}
+	w.move(usualInput)
+
+	require.Equal(t, []string{
+		"VerifyEntries@shard-1/1→2", "VerifyEntries@shard-1/2→3", "VerifyEntries@shard-1/3→4", "VerifyEntries@shard-1/4→5", "Commit@shard-1/5→6",
+	}, w.inLine()[10:15])
+	w.arrived()
+}
+
+func TestMigrate_StillDifferingAfterThreeRepairs_UndoesAndNamesThem(t *testing.T) {
+	w := newWorld(t)
+	differing := []activities.Ref{{Family: keyspace.Family{Group: "core", Resource: "configmaps"}, Suffix: "default/stubborn"}}
+	for range 4 {
+		w.verifyRounds = append(w.verifyRounds, activities.VerifyResult{Differing: differing})
+	}
+	w.move(usualInput)
+
+	failure, _ := w.failure()
+	require.Equal(t, activities.DigestMismatch, failure.Type())
+	require.Contains(t, failure.Message(), "core/configmaps default/stubborn")
+	w.givenBack()
+}
+
+func TestMigrate_Stragglers_AreCarriedBeforeTheyAreDeleted(t *testing.T) {
+	w := newWorld(t)
+	late := activities.Straggler{Ref: activities.Ref{Family: keyspace.Family{Group: "core", Resource: "secrets"}, Suffix: "default/late"}}
+	w.stragglers = [][]activities.Straggler{{late}}
+	w.move(usualInput)
+
+	require.Equal(t, []string{"DeleteOriginEntries@root/2", "CarryStragglers@shard-1/3", "DeleteOriginEntries@root/2", "AwaitServing@shard-1/3"}, w.inLine()[15:19])
+	late.Carried = true
+	require.Equal(t, []activities.Straggler{late}, w.result().Stragglers)
+}
+
+func TestMigrate_StragglersWithoutEnd_AreLeftAndReported(t *testing.T) {
+	w := newWorld(t)
+	late := activities.Straggler{Ref: activities.Ref{Family: keyspace.Family{Group: "core", Resource: "secrets"}, Suffix: "default/late"}}
+	for range 4 {
+		w.stragglers = append(w.stragglers, []activities.Straggler{late})
+	}
+	w.move(usualInput)
+
+	result := w.result()
+	require.Len(t, result.Stragglers, 4)
+	require.False(t, result.Stragglers[3].Carried)
+	require.NotEmpty(t, result.Stragglers[3].Reason)
+	require.Contains(t, result.Warnings[len(result.Warnings)-1], "still being written")
+}
+
+func TestMigrate_OwnerGone_CompletesWithAWarning(t *testing.T) {
+	w := newWorld(t)
+	w.ownerGone = true
+	w.move(usualInput)
+
+	require.Contains(t, w.result().Warnings[len(w.result().Warnings)-1], "OwnerGone: Workspace consumer")
+	w.arrived()
+}
+
+func TestMigrate_NoOwner_DoesNotAskForIt(t *testing.T) {
+	w := newWorld(t)
+	w.owner = nil
+	w.move(usualInput)
+
+	require.NotContains(t, w.calls, "AwaitOwner@kcp-migrate")
+	w.arrived()
+}
+
+func TestMigrate_PermanentErrorAfterTheCommit_GoesOnOnceItIsMended(t *testing.T) {
+	for _, name := range []string{"AwaitServing", "DropOriginLogicalCluster", "TouchDestination", "DeleteOriginEntries", "AwaitRoute", "AwaitOwner", "Release", "WakeShard"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.faults[name] = []func() error{broken, broken, broken}
+			var advice string
+			w.env.RegisterDelayedCallback(func() { advice = w.status().Advice }, 12*time.Second)
+			w.move(usualInput)
+
+			require.Equal(t, workflows.Completed, w.result().Phase)
+			require.Contains(t, advice, "this cannot be mended by another try. Mend the cause")
+			w.arrived()
+		})
+	}
+}
+
+func TestMigrate_StepThatTakesLongAfterTheCommit_TellsWhereToLook(t *testing.T) {
+	w := newWorld(t)
+	w.delays["AwaitRoute"] = time.Minute
+	var waiting workflows.Status
+	w.env.RegisterDelayedCallback(func() { waiting = w.status() }, 30*time.Second)
+	w.move(usualInput)
+
+	require.Contains(t, waiting.Advice, "Await every front-proxy takes longer than 15s")
+	require.Empty(t, w.status().Advice)
+}
+
+func TestMigrate_WorkflowTimeout_IsRefused(t *testing.T) {
+	for name, options := range map[string]client.StartWorkflowOptions{
+		"run":       {WorkflowRunTimeout: time.Hour},
+		"execution": {WorkflowExecutionTimeout: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.env.SetStartWorkflowOptions(options)
+			w.move(usualInput)
+
+			failure, _ := w.failure()
+			require.Equal(t, activities.WorkflowTimeoutSet, failure.Type())
+			require.Empty(t, w.calls)
+		})
+	}
+}
+
+func TestMigrate_UnknownField_IsRefusedByName(t *testing.T) {
+	w := newWorld(t)
+	w.env.ExecuteWorkflow(workflows.MigrateLogicalClusterName, map[string]any{
+		"logicalCluster": tenantPath, "destinationShard": destination, "dryrunn": true,
+	})
+
+	failure, result := w.failure()
+	require.Equal(t, activities.InvalidInput, failure.Type())
+	require.Contains(t, failure.Message(), `unknown field "dryrunn"`)
+	require.Equal(t, workflows.Failed, result.Phase)
+	require.Empty(t, w.calls)
+}
+
+func TestMigrate_IllTypedField_IsRefusedByName(t *testing.T) {
+	w := newWorld(t)
+	w.env.ExecuteWorkflow(workflows.MigrateLogicalClusterName, map[string]any{
+		"logicalCluster": tenantPath, "destinationShard": destination, "maxTimeAway": 60,
+	})
+
+	failure, _ := w.failure()
+	require.Equal(t, activities.InvalidInput, failure.Type())
+	require.Contains(t, failure.Message(), "maxTimeAway")
+}
+
+func TestMigrate_NoWorkerBesideAShard_IsToldWithTheCommandToStartOne(t *testing.T) {
+	for inspection, shard := range map[string]string{"InspectOrigin": origin, "InspectDestination": destination} {
+		t.Run(inspection, func(t *testing.T) {
+			w := newWorld(t)
+			w.faults[inspection] = []func() error{func() error {
+				return temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+			}}
+			w.move(usualInput)
+
+			failure, result := w.failure()
+			require.Equal(t, activities.ShardWorkerMissing, failure.Type())
+			require.Contains(t, failure.Message(), "kcp-migrate worker --shard "+shard)
+			require.Empty(t, result.Undone)
+		})
+	}
+}
+
+func TestMigrate_UnreachableInPreflight_SaysSoAfterThreeTries(t *testing.T) {
+	for _, name := range []string{"Resolve", "InspectOrigin", "InspectDestination"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.faults[name] = []func() error{flaky, flaky, flaky}
+			started := w.env.Now()
+			w.move(usualInput)
+
+			failure, _ := w.failure()
+			require.Equal(t, activities.Unreachable, failure.Type())
+			require.Contains(t, failure.Message(), "connection refused")
+			require.Less(t, w.env.Now().Sub(started), 5*time.Second)
+		})
+	}
+}
+
+func TestMigrate_PassingFaultInPreflight_IsRetried(t *testing.T) {
+	w := newWorld(t)
+	w.faults["InspectOrigin"] = []func() error{flaky, flaky}
+	w.move(usualInput)
+	w.arrived()
+}
+
+func TestMigrate_RefusalInPreflight_KeepsItsTypeAndClaimsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.faults["InspectOrigin"] = []func() error{func() error { return activities.Refuse(activities.NotReady, "phase Scheduling") }}
+	w.move(usualInput)
+
+	failure, result := w.failure()
+	require.Equal(t, activities.NotReady, failure.Type())
+	require.Equal(t, "phase Scheduling", failure.Message())
+	require.Equal(t, workflows.Failed, result.Phase)
+	require.Empty(t, result.Undone)
+	require.Equal(t, theStory[:2], w.calls)
+}

@@ -1,0 +1,413 @@
+package workflows_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
+	"github.com/kcp-migrate/kcp-migrate/workflows"
+)
+
+const (
+	tenant      = "256hdo017n2m0br9"
+	tenantPath  = "root:consumer"
+	origin      = "root"
+	destination = "shard-1"
+)
+
+var usualInput = workflows.Input{LogicalCluster: tenantPath, DestinationShard: destination}
+
+// world is two shards as the activities see them, as little as it takes to tell whether the tenant is whole.
+// It notes every activity in its order and complains about one that breaks the protocol.
+type world struct {
+	t   require.TestingT
+	env *testsuite.TestWorkflowEnvironment
+
+	originReport      activities.OriginReport
+	destinationReport activities.DestinationReport
+	owner             *activities.OwnerRef
+	ownerGone         bool
+	verifyRounds      []activities.VerifyResult // answers of the first rounds; then they match
+	stragglers        [][]activities.Straggler  // found by the first sweeps
+	delays            map[string]time.Duration  // of the first call of an activity
+	faults            map[string][]func() error // what the calls of an activity meet before they act
+	lostAnswers       map[string][]func() error // and after
+	onCall            map[string]func()         // beside the first call of an activity
+	attributes        []temporal.SearchAttributes
+
+	mutex       sync.Mutex
+	calls       []string
+	fenced      bool
+	blind       bool
+	written     int64 // revision of the commit's landing, 0 before
+	sealed      bool
+	enclosed    bool // the destination has its LogicalCluster, fenced
+	copied      bool
+	originGone  bool // its LogicalCluster
+	originEmpty bool
+	tokens      map[string]int
+	broken      []string
+}
+
+// newWorld is a tenant that moves without a hitch: 5,010 entries, a lift and a CRD to make ready, an owner Workspace.
+func newWorld(t require.TestingT) *world {
+	suite := &testsuite.WorkflowTestSuite{}
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	version := activities.Version{Kcp: "v0.32.3", FencesByAnnotation: true}
+	family := keyspace.Family{Group: "core", Resource: "configmaps"}
+	bound := activities.BoundResource{Binding: "wild", Group: "wild.west", Resource: "cowboys", SchemaUID: "schema-1"}
+	w := &world{
+		t:   t,
+		env: suite.NewTestWorkflowEnvironment(),
+		originReport: activities.OriginReport{
+			TransferAddress: "127.0.0.1:7000", Version: version, SigningKeys: "same",
+			Health:   activities.StoreHealth{Revision: 9_000},
+			Contents: activities.Contents{Bindings: []activities.BoundResource{bound}, ServiceAccounts: 1},
+			Digest:   activities.Digest{Families: []activities.FamilyDigest{{Family: family, Entries: 5_000, Bytes: 5_000_000}}},
+			Entries:  5_010, Bytes: 5_010_000, LeasedEntries: 10,
+		},
+		destinationReport: activities.DestinationReport{
+			Version: version, SigningKeys: "same", Health: activities.StoreHealth{Revision: 4_000}, MissingCRDs: []string{"schema-1"},
+		},
+		owner:       &activities.OwnerRef{LogicalCluster: "root", Name: "consumer", UID: "uid"},
+		delays:      map[string]time.Duration{},
+		faults:      map[string][]func() error{},
+		lostAnswers: map[string][]func() error{},
+		onCall:      map[string]func(){},
+		tokens:      map[string]int{},
+	}
+	w.env.RegisterWorkflowWithOptions(workflows.MigrateLogicalCluster, workflow.RegisterOptions{Name: workflows.MigrateLogicalClusterName})
+	w.env.RegisterActivity(&activities.Fleet{})
+	w.env.RegisterActivity(&activities.Shard{})
+	w.env.OnUpsertTypedSearchAttributes(mock.Anything).Return(func(attributes temporal.SearchAttributes) error {
+		w.attributes = append(w.attributes, attributes)
+		return nil
+	})
+	w.answerPreflight()
+	w.answerClaims()
+	w.answerOnOrigin()
+	w.answerOnDestination()
+	return w
+}
+
+// on answers calls of one activity: it notes them, applies the faults, and lets effect change the world.
+func on[In, Out any](w *world, name string, effect func(In) Out) {
+	answer := func(ctx context.Context, input In) (*Out, error) {
+		result, err := attempt(ctx, w, name, input, effect)
+		return &result, err
+	}
+	w.mockActivity(name, answer)
+}
+
+// onDo is on for activities that have no result.
+func onDo[In any](w *world, name string, effect func(In)) {
+	answer := func(ctx context.Context, input In) error {
+		_, err := attempt(ctx, w, name, input, func(input In) struct{} { effect(input); return struct{}{} })
+		return err
+	}
+	w.mockActivity(name, answer)
+}
+
+func (w *world) mockActivity(name string, answer any) {
+	w.env.OnActivity(name, mock.Anything, mock.Anything).Return(answer).AfterFn(func() time.Duration {
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		delay := w.delays[name]
+		delete(w.delays, name)
+		return delay
+	})
+}
+
+func attempt[In, Out any](ctx context.Context, w *world, name string, input In, effect func(In) Out) (Out, error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	var none Out
+	w.calls = append(w.calls, called(ctx, name, input))
+	if beside := w.onCall[name]; beside != nil {
+		delete(w.onCall, name)
+		beside()
+	}
+	if err := next(w.faults, name); err != nil {
+		return none, err
+	}
+	result := effect(input)
+	if err := next(w.lostAnswers, name); err != nil {
+		return none, err
+	}
+	return result, nil
+}
+
+func next(faults map[string][]func() error, name string) error {
+	if len(faults[name]) == 0 {
+		return nil
+	}
+	fault := faults[name][0]
+	faults[name] = faults[name][1:]
+	return fault()
+}
+
+// called spells a call: the activity, the shard or queue it ran on, the number of its token, and what it raised that to.
+func called(ctx context.Context, name string, input any) string {
+	place := strings.TrimPrefix(activity.GetInfo(ctx).TaskQueue, workflows.ShardTaskQueue(""))
+	text := name + "@" + place
+	fields := reflect.ValueOf(input)
+	if guard := fields.FieldByName("Guard"); guard.IsValid() {
+		text += fmt.Sprintf("/%d", guard.Interface().(activities.Guard).Token.Number())
+	}
+	for _, field := range []string{"To", "RaiseTo"} {
+		raised := fields.FieldByName(field)
+		if raised.IsValid() && raised.Type() == reflect.TypeFor[activities.Token]() {
+			text += fmt.Sprintf("→%d", raised.Interface().(activities.Token).Number())
+		}
+	}
+	return text
+}
+
+// must notes a broken promise. The workflow cannot see it, the test does.
+func (w *world) must(kept bool, promise string) {
+	if !kept {
+		w.broken = append(w.broken, promise+" after "+strings.Join(w.calls, ", "))
+	}
+}
+
+// holds checks a token as etcd would, and raises it.
+func (w *world) raise(shard string, guard activities.Guard, to activities.Token) {
+	w.must(guard.Token.Number() >= w.tokens[shard], "no token older than the claim's is used")
+	w.must(w.tokens[shard] > 0, "a token is raised only while the claim is held")
+	w.tokens[shard] = max(w.tokens[shard], to.Number())
+}
+
+func (w *world) answerPreflight() {
+	on(w, "Resolve", func(input activities.ResolveInput) activities.ResolveResult {
+		return activities.ResolveResult{Location: activities.Location{LogicalCluster: tenant, Path: tenantPath, Shard: origin, Owner: w.owner}}
+	})
+	on(w, "InspectOrigin", func(activities.InspectInput) activities.OriginReport { return w.originReport })
+	on(w, "InspectDestination", func(activities.InspectInput) activities.DestinationReport { return w.destinationReport })
+}
+
+func (w *world) answerClaims() {
+	onDo(w, "Claim", func(input activities.ClaimInput) {
+		shard := origin
+		if w.tokens[origin] > 0 {
+			shard = destination
+		}
+		w.tokens[shard] = max(w.tokens[shard], input.Guard.Token.Number())
+	})
+	w.mockActivity("Release", func(ctx context.Context, input activities.GuardInput) error {
+		shard := strings.TrimPrefix(activity.GetInfo(ctx).TaskQueue, workflows.ShardTaskQueue(""))
+		_, err := attempt(ctx, w, "Release", input, func(activities.GuardInput) struct{} {
+			w.must(!w.fenced || w.originGone, "the origin's fence never outlives a claim")
+			w.must(w.written > 0 || !w.enclosed && !w.copied, "no half-filled destination outlives a claim")
+			delete(w.tokens, shard)
+			return struct{}{}
+		})
+		return err
+	})
+	onDo(w, "RaiseToken", func(input activities.RaiseInput) { w.raise(origin, input.Guard, input.To) })
+	on(w, "Seal", func(input activities.RaiseInput) activities.SealResult {
+		if w.written > 0 {
+			return activities.SealResult{Committed: true}
+		}
+		w.raise(destination, input.Guard, input.To)
+		w.sealed = true
+		return activities.SealResult{}
+	})
+}
+
+func (w *world) answerOnOrigin() {
+	on(w, "FenceOrigin", func(activities.GuardInput) activities.FenceResult {
+		w.fenced, w.blind = true, true
+		return activities.FenceResult{Revision: 9_100}
+	})
+	onDo(w, "LiftFence", func(activities.GuardInput) {
+		w.must(w.written == 0 && (w.sealed || w.tokens[destination] == 0), "the fence is lifted only after the seal")
+		w.must(!w.enclosed && !w.copied, "the fence is lifted only once the destination is empty")
+		w.fenced = false
+	})
+	onDo(w, "WakeShard", func(activities.GuardInput) { w.blind = false })
+	onDo(w, "ReleaseContext", func(activities.GuardInput) {
+		w.must(!w.originEmpty, "the context is released before any entry is deleted")
+	})
+	onDo(w, "DropOriginLogicalCluster", func(activities.GuardInput) {
+		w.must(w.written > 0, "nothing is deleted at the origin before the commit landed")
+		w.must(!w.blind, "the origin is awake before its LogicalCluster goes")
+		w.originGone = true
+	})
+	on(w, "DeleteOriginEntries", func(activities.DeleteInput) activities.DeleteResult {
+		w.must(w.written > 0 && w.originGone, "entries go after the commit and after the LogicalCluster")
+		w.originEmpty = true
+		result := activities.DeleteResult{Deleted: 5_010, Revision: 9_200 + int64(len(w.calls))}
+		if len(w.stragglers) > 0 {
+			result.Stragglers, w.stragglers = w.stragglers[0], w.stragglers[1:]
+		}
+		return result
+	})
+	onDo(w, "AwaitRoute", func(activities.RouteInput) {})
+	on(w, "AwaitOwner", func(activities.OwnerInput) activities.OwnerResult {
+		return activities.OwnerResult{Gone: w.ownerGone}
+	})
+}
+
+func (w *world) answerOnDestination() {
+	onDo(w, "DiscardLeftovers", func(activities.GuardInput) {})
+	on(w, "InstallBoundCRDs", func(input activities.InstallInput) activities.InstallResult {
+		return activities.InstallResult{Created: input.SchemaUIDs}
+	})
+	on(w, "LiftRevision", func(input activities.LiftInput) activities.LiftResult {
+		return activities.LiftResult{Revision: input.To}
+	})
+	onDo(w, "FenceDestination", func(activities.FenceDestinationInput) {
+		w.must(w.fenced, "the destination is fenced after the origin")
+		w.enclosed = true
+	})
+	on(w, "CopyEntries", func(input activities.CopyInput) activities.CopyResult {
+		w.must(w.enclosed, "entries are copied into a fenced destination")
+		w.copied = true
+		return activities.CopyResult{Revision: input.Revision, Entries: 5_010, Bytes: 5_010_000}
+	})
+	on(w, "VerifyEntries", func(input activities.VerifyInput) activities.VerifyResult {
+		w.raise(destination, input.Guard, input.RaiseTo)
+		if len(w.verifyRounds) > 0 {
+			round := w.verifyRounds[0]
+			w.verifyRounds = w.verifyRounds[1:]
+			return round
+		}
+		return activities.VerifyResult{Match: true, OriginRevision: 9_150, Entries: 5_011, Bytes: 5_011_000, SHA256: "digest"}
+	})
+	on(w, "Commit", func(input activities.CommitInput) activities.CommitResult {
+		w.must(w.fenced && w.copied && !w.sealed, "a commit needs the fence and must not follow a seal")
+		if w.written == 0 {
+			w.raise(destination, input.Guard, input.RaiseTo)
+			w.written = 4_500
+		}
+		return activities.CommitResult{Revision: w.written}
+	})
+	on(w, "AwaitServing", func(activities.ServeInput) activities.ServeResult { return activities.ServeResult{} })
+	onDo(w, "TouchDestination", func(activities.GuardInput) {
+		w.must(w.originGone, "the destination is touched after the origin's LogicalCluster went")
+	})
+	on(w, "CarryStragglers", func(input activities.CarryInput) activities.CarryResult {
+		carried := slices.Clone(input.Stragglers)
+		for i := range carried {
+			carried[i].Carried = true
+		}
+		return activities.CarryResult{Stragglers: carried}
+	})
+	onDo(w, "DropDestinationLogicalCluster", func(activities.GuardInput) {
+		w.must(w.sealed && w.written == 0, "the destination is emptied only after the seal")
+		w.enclosed = false
+	})
+	onDo(w, "DropDestinationEntries", func(activities.GuardInput) {
+		w.must(w.sealed && w.written == 0, "the destination is emptied only after the seal")
+		w.copied = false
+	})
+}
+
+// move runs the workflow to its end.
+func (w *world) move(input workflows.Input) {
+	w.env.ExecuteWorkflow(workflows.MigrateLogicalClusterName, input)
+	require.True(w.t, w.env.IsWorkflowCompleted())
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	require.Empty(w.t, w.broken)
+}
+
+// inLine is the calls without those that run beside the copy: the lockout after the fence, and the wake.
+func (w *world) inLine() []string {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	calls := slices.Clone(w.calls)
+	fencedAt := slices.Index(calls, "FenceOrigin@root/1")
+	for _, beside := range []string{"RaiseToken@root/1→2", "WakeShard@root/2"} {
+		at := slices.Index(calls, beside)
+		// Where the fence failed nothing ran beside it, and the undo's lockout comes after the seal.
+		if sealedAt := slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "Seal@") }); at > fencedAt && (sealedAt < 0 || slices.Contains(calls, "RaiseToken@root/2→3")) {
+			calls = slices.Delete(calls, at, at+1)
+		}
+	}
+	return calls
+}
+
+func (w *world) result() workflows.Result {
+	var result workflows.Result
+	require.NoError(w.t, w.env.GetWorkflowError())
+	require.NoError(w.t, w.env.GetWorkflowResult(&result))
+	return result
+}
+
+// failure is how a move failed: the type, the words, and the result in the failure's details.
+func (w *world) failure() (*temporal.ApplicationError, workflows.Result) {
+	var failure *temporal.ApplicationError
+	var result workflows.Result
+	require.ErrorAs(w.t, w.env.GetWorkflowError(), &failure)
+	require.NoError(w.t, failure.Details(&result))
+	return failure, result
+}
+
+func (w *world) status() workflows.Status {
+	var status workflows.Status
+	answer, err := w.env.QueryWorkflow(workflows.StatusQuery)
+	require.NoError(w.t, err)
+	require.NoError(w.t, answer.Get(&status))
+	return status
+}
+
+// order is the outcome of an Update.
+type order struct {
+	rejected error
+	err      error
+	done     bool
+}
+
+// send sends an Update and follows it.
+func (w *world) send(name string, args ...any) *order {
+	sent := &order{}
+	w.env.UpdateWorkflow(name, "", &testsuite.TestUpdateCallback{
+		OnAccept:   func() {},
+		OnReject:   func(err error) { sent.rejected = err },
+		OnComplete: func(_ any, err error) { sent.done, sent.err = true, err },
+	}, args...)
+	return sent
+}
+
+// givenBack is that the tenant is back at the origin and nothing is left of the move.
+func (w *world) givenBack() {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	require.False(w.t, w.fenced, "the fence is lifted")
+	require.False(w.t, w.enclosed || w.copied, "the destination is empty")
+	require.Empty(w.t, w.tokens, "the claims are gone")
+	require.Zero(w.t, w.written, "no commit landed")
+}
+
+// arrived is that the tenant is at the destination and nothing is left of the move.
+func (w *world) arrived() {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	require.NotZero(w.t, w.written, "the commit landed")
+	require.True(w.t, w.originGone && w.originEmpty, "nothing is left at the origin")
+	require.Empty(w.t, w.tokens, "the claims are gone")
+	require.False(w.t, w.blind, "the origin is awake")
+}
+
+func broken() error { return activities.Refuse("Broken", "this cannot be mended by another try") }
+
+func flaky() error { return fmt.Errorf("connection refused") }
+
+var _ require.TestingT = (*testing.T)(nil)
