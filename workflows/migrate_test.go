@@ -45,9 +45,8 @@ func TestMigrate_WithoutAHitch_CallsExactlyTheProtocol(t *testing.T) {
 	w := newWorld(t)
 	w.move(usualInput)
 
-	require.Equal(t, theStory, w.inLine())
-	require.Contains(t, w.calls, "RaiseToken@root/1→2")
-	require.Contains(t, w.calls, "WakeShard@root/2")
+	require.Equal(t, theStory, w.calls)
+	require.Equal(t, []string{"RaiseToken@root/1→2", "WakeShard@root/2"}, w.beside)
 	w.arrived()
 
 	result := w.result()
@@ -77,7 +76,7 @@ func TestMigrate_ProviderOfAPIExports_ReleasesItsContextBeforeAnyDeletion(t *tes
 	w.originReport.Contents.APIExports = []string{"wild"}
 	w.move(usualInput)
 
-	require.Equal(t, []string{"ReleaseContext@root/2", "DropOriginLogicalCluster@root/2"}, w.inLine()[13:15])
+	require.Equal(t, []string{"ReleaseContext@root/2", "DropOriginLogicalCluster@root/2"}, w.calls[13:15])
 }
 
 func TestMigrate_NothingToReady_GoesStraightToTheFence(t *testing.T) {
@@ -86,7 +85,7 @@ func TestMigrate_NothingToReady_GoesStraightToTheFence(t *testing.T) {
 	w.destinationReport.Health.Revision = 20_000
 	w.move(usualInput)
 
-	require.Equal(t, []string{"Claim@shard-1/1", "FenceOrigin@root/1"}, w.inLine()[4:6])
+	require.Equal(t, []string{"Claim@shard-1/1", "FenceOrigin@root/1"}, w.calls[4:6])
 }
 
 func TestMigrate_LeftoversToDiscard_DiscardsThemUnderTheClaim(t *testing.T) {
@@ -96,7 +95,7 @@ func TestMigrate_LeftoversToDiscard_DiscardsThemUnderTheClaim(t *testing.T) {
 	input.DiscardLeftovers = true
 	w.move(input)
 
-	require.Equal(t, []string{"Claim@shard-1/1", "DiscardLeftovers@shard-1/1"}, w.inLine()[4:6])
+	require.Equal(t, []string{"Claim@shard-1/1", "DiscardLeftovers@shard-1/1"}, w.calls[4:6])
 	w.arrived()
 }
 
@@ -144,7 +143,7 @@ func TestMigrate_DifferingDigests_VerifiesAgainUnderANewToken(t *testing.T) {
 
 	require.Equal(t, []string{
 		"VerifyEntries@shard-1/1→2", "VerifyEntries@shard-1/2→3", "VerifyEntries@shard-1/3→4", "VerifyEntries@shard-1/4→5", "Commit@shard-1/5→6",
-	}, w.inLine()[10:15])
+	}, w.calls[10:15])
 	w.arrived()
 }
 
@@ -168,7 +167,7 @@ func TestMigrate_Stragglers_AreCarriedBeforeTheyAreDeleted(t *testing.T) {
 	w.stragglers = [][]activities.Straggler{{late}}
 	w.move(usualInput)
 
-	require.Equal(t, []string{"DeleteOriginEntries@root/2", "CarryStragglers@shard-1/3", "DeleteOriginEntries@root/2", "AwaitServing@shard-1/3"}, w.inLine()[15:19])
+	require.Equal(t, []string{"DeleteOriginEntries@root/2", "CarryStragglers@shard-1/3", "DeleteOriginEntries@root/2", "AwaitServing@shard-1/3"}, w.calls[15:19])
 	late.Carried = true
 	require.Equal(t, []activities.Straggler{late}, w.result().Stragglers)
 }

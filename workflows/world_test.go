@@ -52,7 +52,9 @@ type world struct {
 	attributes        []temporal.SearchAttributes
 
 	mutex       sync.Mutex
-	calls       []string
+	calls       []string // in line
+	beside      []string // beside the copy
+	sealing     bool
 	fenced      bool
 	blind       bool
 	written     int64 // revision of the commit's landing, 0 before
@@ -95,9 +97,8 @@ func newWorld(t require.TestingT) *world {
 	w.env.RegisterWorkflowWithOptions(workflows.MigrateLogicalCluster, workflow.RegisterOptions{Name: workflows.MigrateLogicalClusterName})
 	w.env.RegisterActivity(&activities.Fleet{})
 	w.env.RegisterActivity(&activities.Shard{})
-	w.env.OnUpsertTypedSearchAttributes(mock.Anything).Return(func(attributes temporal.SearchAttributes) error {
-		w.attributes = append(w.attributes, attributes)
-		return nil
+	w.env.OnUpsertTypedSearchAttributes(mock.Anything).Return(nil).Run(func(args mock.Arguments) {
+		w.attributes = append(w.attributes, args.Get(0).(temporal.SearchAttributes))
 	})
 	w.answerPreflight()
 	w.answerClaims()
@@ -138,7 +139,7 @@ func attempt[In, Out any](ctx context.Context, w *world, name string, input In, 
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	var none Out
-	w.calls = append(w.calls, called(ctx, name, input))
+	w.note(called(ctx, name, input))
 	if beside := w.onCall[name]; beside != nil {
 		delete(w.onCall, name)
 		beside()
@@ -160,6 +161,18 @@ func next(faults map[string][]func() error, name string) error {
 	fault := faults[name][0]
 	faults[name] = faults[name][1:]
 	return fault()
+}
+
+// note keeps what runs beside the copy apart, because its place among the calls in line is left to chance: the lockout
+// once the fence stands, and the wake under the token that it raised.
+func (w *world) note(call string) {
+	besideTheCopy := call == "RaiseToken@root/1→2" && w.fenced && !w.sealing || call == "WakeShard@root/2" && len(w.beside) > 0
+	if besideTheCopy {
+		w.beside = append(w.beside, call)
+		return
+	}
+	w.sealing = w.sealing || strings.HasPrefix(call, "Seal@")
+	w.calls = append(w.calls, call)
 }
 
 // called spells a call: the activity, the shard or queue it ran on, the number of its token, and what it raised that to.
@@ -186,7 +199,7 @@ func (w *world) must(kept bool, promise string) {
 	}
 }
 
-// holds checks a token as etcd would, and raises it.
+// raise raises a token as etcd would.
 func (w *world) raise(shard string, guard activities.Guard, to activities.Token) {
 	w.must(guard.Token.Number() >= w.tokens[shard], "no token older than the claim's is used")
 	w.must(w.tokens[shard] > 0, "a token is raised only while the claim is held")
@@ -326,22 +339,6 @@ func (w *world) move(input workflows.Input) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	require.Empty(w.t, w.broken)
-}
-
-// inLine is the calls without those that run beside the copy: the lockout after the fence, and the wake.
-func (w *world) inLine() []string {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	calls := slices.Clone(w.calls)
-	fencedAt := slices.Index(calls, "FenceOrigin@root/1")
-	for _, beside := range []string{"RaiseToken@root/1→2", "WakeShard@root/2"} {
-		at := slices.Index(calls, beside)
-		// Where the fence failed nothing ran beside it, and the undo's lockout comes after the seal.
-		if sealedAt := slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "Seal@") }); at > fencedAt && (sealedAt < 0 || slices.Contains(calls, "RaiseToken@root/2→3")) {
-			calls = slices.Delete(calls, at, at+1)
-		}
-	}
-	return calls
 }
 
 func (w *world) result() workflows.Result {

@@ -1,0 +1,32 @@
+package workflows_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/kcp-migrate/kcp-migrate/workflows"
+)
+
+// recordedHistories is how many histories of real moves testdata/histories holds: completed, aborted, failed and undone.
+const recordedHistories = 3
+
+// A running move survives an upgrade of the workers only if their code takes the same decisions from its history.
+func TestReplay_RecordedMoves_TakeTheSameDecisions(t *testing.T) {
+	histories, err := filepath.Glob(filepath.Join("testdata", "histories", "*.json"))
+	require.NoError(t, err)
+	if len(histories) == 0 {
+		t.Skip("no histories have been recorded from a real server yet")
+	}
+	require.Len(t, histories, recordedHistories, "completed.json, aborted.json and failed.json")
+	for _, history := range histories {
+		t.Run(filepath.Base(history), func(t *testing.T) {
+			replayer := worker.NewWorkflowReplayer()
+			replayer.RegisterWorkflowWithOptions(workflows.MigrateLogicalCluster, workflow.RegisterOptions{Name: workflows.MigrateLogicalClusterName})
+			require.NoError(t, replayer.ReplayWorkflowHistoryFromJSONFile(nil, history))
+		})
+	}
+}

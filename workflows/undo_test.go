@@ -1,0 +1,303 @@
+package workflows_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/workflows"
+)
+
+// wayBack is the undo of a move that was stopped in a step: the calls after those of the story, and what the result
+// says of them. The tokens depend on how far it got.
+type wayBack struct {
+	stoppedIn string
+	// forth is how many calls of the story were made.
+	forth  int
+	back   []string
+	undone []string
+}
+
+var (
+	releases = []string{"released the claim on shard shard-1", "released the claim on shard root"}
+	unfenced = []string{"lifted the fence on shard root", "woke shard root"}
+	sealed   = []string{"sealed the destination: no commit can land"}
+	locked   = []string{"locked out late writers on shard root"}
+	emptied  = []string{"deleted the LogicalCluster on shard shard-1", "deleted the entries on shard shard-1"}
+)
+
+// waysBack has every step before the commit's landing that a move can be stopped in.
+var waysBack = []wayBack{
+	{"Resolve", 1, nil, nil},
+	{"InspectOrigin", 2, nil, nil},
+	{"InspectDestination", 3, nil, nil},
+	{"Claim", 4, []string{"Release@root/1"}, releases[1:]},
+	{"InstallBoundCRDs", 6, []string{"Seal@shard-1/1→2", "Release@shard-1/2", "Release@root/1"}, slices.Concat(sealed, releases)},
+	{"LiftRevision", 7, []string{"Seal@shard-1/1→2", "Release@shard-1/2", "Release@root/1"}, slices.Concat(sealed, releases)},
+	{"FenceOrigin", 8, []string{
+		"Seal@shard-1/1→2", "RaiseToken@root/1→2", "LiftFence@root/2", "WakeShard@root/2", "Release@shard-1/2", "Release@root/2",
+	}, slices.Concat(sealed, locked, unfenced, releases)},
+	{"FenceDestination", 9, []string{
+		"Seal@shard-1/1→2", "RaiseToken@root/2→3", "DropDestinationLogicalCluster@shard-1/2",
+		"LiftFence@root/3", "WakeShard@root/3", "Release@shard-1/2", "Release@root/3",
+	}, slices.Concat(sealed, locked, emptied[:1], unfenced, releases)},
+	{"CopyEntries", 10, []string{
+		"Seal@shard-1/1→2", "RaiseToken@root/2→3", "DropDestinationLogicalCluster@shard-1/2", "DropDestinationEntries@shard-1/2",
+		"LiftFence@root/3", "WakeShard@root/3", "Release@shard-1/2", "Release@root/3",
+	}, slices.Concat(sealed, locked, emptied, unfenced, releases)},
+	{"VerifyEntries", 11, []string{
+		"Seal@shard-1/2→3", "RaiseToken@root/2→3", "DropDestinationLogicalCluster@shard-1/3", "DropDestinationEntries@shard-1/3",
+		"LiftFence@root/3", "WakeShard@root/3", "Release@shard-1/3", "Release@root/3",
+	}, slices.Concat(sealed, locked, emptied, unfenced, releases)},
+	{"Commit", 12, []string{
+		"Seal@shard-1/3→4", "RaiseToken@root/2→3", "DropDestinationLogicalCluster@shard-1/4", "DropDestinationEntries@shard-1/4",
+		"LiftFence@root/3", "WakeShard@root/3", "Release@shard-1/4", "Release@root/3",
+	}, slices.Concat(sealed, locked, emptied, unfenced, releases)},
+}
+
+// wentBack checks the order of the undo, what the result says of it, and that the tenant is whole.
+func (way wayBack) wentBack(t *testing.T, w *world, result workflows.Result) {
+	require.Equal(t, slices.Concat(theStory[:way.forth], way.back), w.calls)
+	require.Equal(t, way.undone, result.Undone)
+	require.Equal(t, workflows.Failed, result.Phase)
+	w.givenBack()
+}
+
+func TestUndo_PermanentErrorInAnyStep_TakesAllBackInOrder(t *testing.T) {
+	for _, way := range waysBack {
+		t.Run(way.stoppedIn, func(t *testing.T) {
+			w := newWorld(t)
+			w.faults[way.stoppedIn] = []func() error{broken}
+			w.move(usualInput)
+
+			failure, result := w.failure()
+			require.Equal(t, "Broken", failure.Type())
+			require.Equal(t, "this cannot be mended by another try", failure.Message())
+			way.wentBack(t, w, result)
+		})
+	}
+}
+
+func TestUndo_TemporalCancelInAnyStep_TakesAllBackInOrder(t *testing.T) {
+	for _, way := range waysBack {
+		t.Run(way.stoppedIn, func(t *testing.T) {
+			w := newWorld(t)
+			w.onCall[way.stoppedIn] = w.env.CancelWorkflow
+			w.faults[way.stoppedIn] = []func() error{broken} // an answer that comes too late
+			w.move(usualInput)
+
+			var canceled *temporal.CanceledError
+			var result workflows.Result
+			require.ErrorAs(t, w.env.GetWorkflowError(), &canceled)
+			require.NoError(t, canceled.Details(&result))
+			way.wentBack(t, w, result)
+		})
+	}
+}
+
+func TestUndo_AbortInAnyStep_TakesAllBackInOrderAndTellsTheCaller(t *testing.T) {
+	for _, way := range waysBack {
+		t.Run(way.stoppedIn, func(t *testing.T) {
+			w := newWorld(t)
+			var abort *order
+			w.onCall[way.stoppedIn] = func() { abort = w.send(workflows.AbortUpdate, workflows.AbortRequest{Reason: "wrong shard"}) }
+			w.faults[way.stoppedIn] = []func() error{broken}
+			w.move(usualInput)
+
+			failure, result := w.failure()
+			require.Equal(t, activities.Aborted, failure.Type())
+			require.Equal(t, "aborted: wrong shard", failure.Message())
+			way.wentBack(t, w, result)
+			require.True(t, abort.done)
+			require.NoError(t, abort.rejected)
+			require.NoError(t, abort.err)
+		})
+	}
+}
+
+func TestUndo_MaxTimeAwayInAnyStepOfTheTimeAway_TakesAllBackInOrder(t *testing.T) {
+	for _, way := range waysBack {
+		if !slices.Contains([]string{"FenceOrigin", "FenceDestination", "CopyEntries", "VerifyEntries", "Commit"}, way.stoppedIn) {
+			continue
+		}
+		t.Run(way.stoppedIn, func(t *testing.T) {
+			w := newWorld(t)
+			w.delays[way.stoppedIn] = time.Hour // never gets to act
+			started := w.env.Now()
+			w.move(usualInput)
+
+			failure, result := w.failure()
+			require.Equal(t, activities.AwayTooLong, failure.Type())
+			require.WithinDuration(t, started.Add(time.Minute), w.env.Now(), 5*time.Second)
+			way.forth-- // its call hangs before it is noted
+			way.wentBack(t, w, result)
+		})
+	}
+}
+
+func TestUndo_MaxTimeAwayBeforeTheFence_DoesNotCount(t *testing.T) {
+	w := newWorld(t)
+	w.delays["LiftRevision"] = 10 * time.Minute
+	w.move(usualInput)
+	w.arrived()
+}
+
+func TestUndo_MaxTimeAwayAfterTheCommit_DoesNotCount(t *testing.T) {
+	w := newWorld(t)
+	w.delays["AwaitServing"] = 10 * time.Minute
+	w.move(usualInput)
+	w.arrived()
+}
+
+func TestUndo_SecondClaimRefused_ReleasesTheFirst(t *testing.T) {
+	w := newWorld(t)
+	taken := func() error { return activities.Refuse(activities.AlreadyMigrating, "claimed by another move") }
+	w.faults["Claim"] = []func() error{func() error { return nil }, taken}
+	w.move(usualInput)
+
+	failure, result := w.failure()
+	require.Equal(t, activities.AlreadyMigrating, failure.Type())
+	require.Equal(t, releases, result.Undone)
+	require.Equal(t, slices.Concat(theStory[:5], []string{"Release@shard-1/1", "Release@root/1"}), w.calls)
+	w.givenBack()
+}
+
+func TestUndo_SealFindsTheCommitLanded_GoesForward(t *testing.T) {
+	stops := map[string]func(*world){
+		"permanent error": func(*world) {},
+		"cancel":          func(w *world) { w.onCall["Commit"] = w.env.CancelWorkflow },
+		"abort":           func(w *world) { w.onCall["Commit"] = func() { w.send(workflows.AbortUpdate) } },
+	}
+	for name, stop := range stops {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			stop(w)
+			w.lostAnswers["Commit"] = []func() error{broken} // it lands, and its answer is lost
+			w.move(usualInput)
+
+			want := slices.Concat(theStory[:12], []string{"Seal@shard-1/3→4", "Commit@shard-1/2→3"}, theStory[12:])
+			require.Equal(t, want, w.calls)
+			result := w.result()
+			require.Equal(t, workflows.Completed, result.Phase)
+			require.Empty(t, result.Undone)
+			require.Contains(t, strings.Join(result.Warnings, "\n"), "but its commit had landed")
+			w.arrived()
+		})
+	}
+}
+
+func TestUndo_AbortThatLosesTheRace_TellsTheCallerTheCommitLanded(t *testing.T) {
+	w := newWorld(t)
+	var abort *order
+	w.onCall["Commit"] = func() { abort = w.send(workflows.AbortUpdate) }
+	w.move(usualInput)
+
+	require.True(t, abort.done)
+	require.ErrorContains(t, abort.err, "the commit has landed")
+	require.Equal(t, workflows.Completed, w.result().Phase)
+	w.arrived()
+}
+
+func TestUndo_PermanentErrorOnTheWayBack_GoesOnAndReportsIt(t *testing.T) {
+	for _, name := range []string{"RaiseToken", "DropDestinationLogicalCluster", "DropDestinationEntries", "LiftFence", "WakeShard", "Release"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			var abort *order
+			w.onCall["Commit"] = func() { abort = w.send(workflows.AbortUpdate) }
+			w.faults["Commit"] = []func() error{broken}
+			// The wake beside the copy is over by the time the fence is lifted; the one of the undo comes next.
+			before := map[string]string{"WakeShard": "LiftFence"}[name]
+			if before == "" {
+				before = "Seal"
+			}
+			w.onCall[before] = func() { w.faults[name] = []func() error{broken} }
+			w.env.ExecuteWorkflow(workflows.MigrateLogicalClusterName, usualInput)
+
+			failure, result := w.failure()
+			require.Equal(t, activities.Aborted, failure.Type())
+			require.Contains(t, failure.Message(), "the undo is incomplete")
+			require.Len(t, result.Undone, 8-1)
+			require.Equal(t, waysBack[len(waysBack)-1].back, w.calls[12:], "all others are taken all the same")
+			require.ErrorContains(t, abort.err, "this cannot be mended by another try")
+		})
+	}
+}
+
+func TestUndo_PassingFaultsOnTheWayBack_AreRetried(t *testing.T) {
+	w := newWorld(t)
+	w.faults["CopyEntries"] = []func() error{broken}
+	for _, name := range []string{"Seal", "DropDestinationLogicalCluster", "DropDestinationEntries", "LiftFence", "Release"} {
+		w.faults[name] = []func() error{flaky, flaky}
+	}
+	w.move(usualInput)
+
+	_, result := w.failure()
+	require.Len(t, result.Undone, 8)
+	w.givenBack()
+}
+
+func TestUndo_SealThatCannotBeMade_KeepsTheFenceAndSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.faults["CopyEntries"] = []func() error{broken}
+	w.faults["Seal"] = []func() error{broken, broken}
+	var waiting workflows.Status
+	w.env.RegisterDelayedCallback(func() { waiting = w.status() }, 10*time.Second)
+	w.move(usualInput)
+
+	require.True(t, waiting.Fenced)
+	require.Contains(t, waiting.Advice, "the tenant stays fenced until then")
+	require.Equal(t, workflows.Migrating, waiting.Phase)
+	w.givenBack()
+}
+
+func TestUndo_CancelDuringTheUndo_ChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.faults["CopyEntries"] = []func() error{broken}
+	w.onCall["DropDestinationEntries"] = w.env.CancelWorkflow
+	w.move(usualInput)
+
+	failure, result := w.failure()
+	require.Equal(t, "Broken", failure.Type())
+	require.Len(t, result.Undone, 8)
+	w.givenBack()
+}
+
+func TestUndo_CancelAfterTheCommit_ChangesNothing(t *testing.T) {
+	for _, name := range []string{"AwaitServing", "DropOriginLogicalCluster", "DeleteOriginEntries", "AwaitRoute", "Release"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.onCall[name] = w.env.CancelWorkflow
+			w.move(usualInput)
+
+			require.Equal(t, workflows.Completed, w.result().Phase)
+			require.Equal(t, theStory, w.calls)
+			w.arrived()
+		})
+	}
+}
+
+func TestUndo_OriginWakeStillRunningAtTheCommit_IsAwaitedBeforeTheCleanup(t *testing.T) {
+	w := newWorld(t)
+	w.delays["WakeShard"] = 5 * time.Second
+	w.move(usualInput)
+
+	require.Equal(t, theStory, w.calls)
+	w.arrived()
+	require.Less(t, time.Duration(w.result().TimeAway), time.Second, "the wake is beside the copy, not in the time away")
+}
+
+func TestUndo_EarlierAttemptsCannotBeLockedOut_NeverVerifies(t *testing.T) {
+	w := newWorld(t)
+	w.faults["RaiseToken"] = []func() error{broken}
+	w.move(usualInput)
+
+	failure, _ := w.failure()
+	require.Equal(t, "Broken", failure.Type())
+	require.NotContains(t, w.calls, "VerifyEntries@shard-1/1→2")
+	w.givenBack()
+}
