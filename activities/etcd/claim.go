@@ -12,7 +12,9 @@ import (
 )
 
 // claimPrefix is below no storage prefix of kcp's, so that no API server ever reads it.
-func claimPrefix(logicalCluster string) string { return "/kcp-migrate/migrations/" + logicalCluster + "/" }
+func claimPrefix(logicalCluster string) string {
+	return "/kcp-migrate/migrations/" + logicalCluster + "/"
+}
 
 func tokenKey(logicalCluster string) string     { return claimPrefix(logicalCluster) + "token" }
 func infoKey(logicalCluster string) string      { return claimPrefix(logicalCluster) + "info" }

@@ -95,15 +95,8 @@ type keySet map[string]struct{}
 // missing are the unleased keys of one family at a revision, less those that are there now and those that we deleted.
 func (s *Store) missing(ctx context.Context, prefix string, revision int64, deletions []ownDeletion) (keySet, error) {
 	missing := keySet{}
-	for window, err := range s.keys(ctx, prefixSpan(prefix), revision) {
-		if err != nil {
-			return nil, err
-		}
-		for _, kv := range window {
-			if kv.Lease == 0 { // a lease that runs out is nobody's deletion
-				missing[string(kv.Key)] = struct{}{}
-			}
-		}
+	if err := s.add(ctx, missing, prefixSpan(prefix), revision); err != nil {
+		return nil, err
 	}
 	if err := s.subtract(ctx, missing, prefixSpan(prefix), 0); err != nil {
 		return nil, err
@@ -120,22 +113,45 @@ func (s *Store) missing(ctx context.Context, prefix string, revision int64, dele
 			delete(missing, key)
 		}
 	}
-	return missing, nil
+	return missing, s.subtractLeased(ctx, missing, revision)
+}
+
+// subtractLeased removes the keys that had a lease: one that runs out is nobody's deletion.
+// Each is read with its value, because etcd 3.7 leaves the lease out of an answer that is keys only.
+func (s *Store) subtractLeased(ctx context.Context, set keySet, revision int64) error {
+	for key := range set {
+		response, err := s.client.Get(ctx, key, clientv3.WithRev(revision))
+		if err != nil {
+			return translate(err)
+		}
+		if len(response.Kvs) == 1 && response.Kvs[0].Lease != 0 {
+			delete(set, key)
+		}
+	}
+	return nil
 }
 
 // deletedIn are the keys that were there right before a deletion of ours and not after it.
 func (s *Store) deletedIn(ctx context.Context, deletion ownDeletion) (keySet, error) {
 	keys := span{from: string(deletion.From), to: string(deletion.To)}
 	deleted := keySet{}
-	for window, err := range s.keys(ctx, keys, deletion.revision-1) {
-		if err != nil {
-			return nil, err
-		}
-		for _, kv := range window {
-			deleted[string(kv.Key)] = struct{}{}
-		}
+	if err := s.add(ctx, deleted, keys, deletion.revision-1); err != nil {
+		return nil, err
 	}
 	return deleted, s.subtract(ctx, deleted, keys, deletion.revision)
+}
+
+// add puts into a set the keys that are there at a revision.
+func (s *Store) add(ctx context.Context, set keySet, keys span, revision int64) error {
+	for window, err := range s.keys(ctx, keys, revision) {
+		if err != nil {
+			return err
+		}
+		for _, kv := range window {
+			set[string(kv.Key)] = struct{}{}
+		}
+	}
+	return nil
 }
 
 // subtract removes from a set the keys that are there at a revision (0: now).

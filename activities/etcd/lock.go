@@ -41,4 +41,3 @@ func (s *Store) session(ctx context.Context) (*concurrency.Session, error) {
 	}
 	return session, nil
 }
-

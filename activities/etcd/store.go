@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,9 +34,10 @@ import (
 )
 
 const (
-	// Open gives up after both of these at the latest.
+	// Open gives up after both of these, and an alert's, at the latest.
 	reachTimeout = 4 * time.Second
 	loginTimeout = 4 * time.Second
+	alertTimeout = time.Second
 
 	// etcd cuts clients that ping more often than every 5 s (--grpc-keepalive-min-time).
 	keepAliveTime    = 10 * time.Second
@@ -159,7 +161,13 @@ func reach(ctx context.Context, config clientv3.Config) error {
 
 	answers := make(chan error, len(config.Endpoints))
 	for _, endpoint := range config.Endpoints {
-		go func() { answers <- ask(ctx, anonymous, endpoint) }()
+		go func() {
+			err := ask(ctx, anonymous, endpoint)
+			if err != nil && config.TLS != nil {
+				err = errors.Join(err, shakeHands(ctx, config.TLS, endpoint))
+			}
+			answers <- err
+		}()
 	}
 	var failures []error
 	for range config.Endpoints {
@@ -185,4 +193,24 @@ func ask(ctx context.Context, client *clientv3.Client, endpoint string) error {
 		return fmt.Errorf("ask %s: %w", endpoint, err)
 	}
 	return nil
+}
+
+// shakeHands tells why a server refuses our certificate. It may do so after the handshake (TLS 1.3), in
+// an alert that a client which has begun to write often does not get to read.
+func shakeHands(ctx context.Context, security *tls.Config, endpoint string) error {
+	dialer := tls.Dialer{Config: security.Clone()}
+	dialer.Config.NextProtos = []string{"h2"} // gRPC's
+	connection, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(endpoint, "https://"))
+	if err != nil {
+		return fmt.Errorf("shake hands with %s: %w", endpoint, err)
+	}
+	defer func() { _ = connection.Close() }() // nothing was written through it
+	if err := connection.SetReadDeadline(time.Now().Add(alertTimeout)); err != nil {
+		return err
+	}
+	_, err = connection.Read(make([]byte, 1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
 }

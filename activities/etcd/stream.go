@@ -159,4 +159,3 @@ func windowSize(kvs []*mvccpb.KeyValue) int {
 	}
 	return len(kvs)
 }
-
