@@ -10,9 +10,9 @@ import (
 )
 
 // fatalOnly is silent but for what is fatal, because the server's shutdown is noisy.
-// The server's own logger ends the process on a fatal error, a taken port for example;
-// this one reports it and ends the goroutine that met it, so that all else can be
-// stopped in order.
+// The server's own logger ends the process on a fatal error, a listener that fails for
+// example; this one reports it and ends the goroutine that met it, so that all else can
+// be stopped in order.
 type fatalOnly struct {
 	failed chan<- error
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/gofrs/flock"
+	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/temporal"
 
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/ports"
@@ -72,6 +73,12 @@ func (s *Server) Stop() error {
 }
 
 func (s *Server) start(ctx context.Context) error {
+	// Neither server returns an error when its port is taken: look first.
+	for what, port := range map[string]int{"Temporal server": s.config.Port, "Temporal web UI": s.config.UIPort} {
+		if err := ports.Check(port); err != nil {
+			return fmt.Errorf("start %s on %s: %w", what, ports.Address(port), err)
+		}
+	}
 	store := newStore(s.config.File)
 	if err := store.prepare(); err != nil {
 		return err
@@ -96,24 +103,35 @@ func (s *Server) startServer(ctx context.Context, store store) error {
 	if err != nil {
 		return err
 	}
-	s.server, err = temporal.NewServer(
-		temporal.WithConfig(serverConfig),
-		temporal.ForServices(temporal.DefaultServices),
-		temporal.WithStaticHosts(staticHosts(serverConfig)),
-		temporal.WithDynamicConfigClient(dynamicConfig),
-		temporal.WithLogger(fatalOnly{failed: s.failed}),
-	)
-	if err != nil {
-		return err
+	type outcome struct {
+		server temporal.Server
+		err    error
 	}
-	started := make(chan error, 1)
-	go func() { started <- s.server.Start() }()
+	started := make(chan outcome, 1)
+	go func() {
+		server, err := newServer(serverConfig, s.failed)
+		if err == nil {
+			err = server.Start()
+		}
+		started <- outcome{server, err}
+	}()
 	select {
-	case err := <-started:
-		return err
+	case o := <-started:
+		s.server = o.server
+		return o.err
 	case err := <-s.failed:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func newServer(serverConfig *config.Config, failed chan<- error) (temporal.Server, error) {
+	return temporal.NewServer(
+		temporal.WithConfig(serverConfig),
+		temporal.ForServices(temporal.DefaultServices),
+		temporal.WithStaticHosts(staticHosts(serverConfig)),
+		temporal.WithDynamicConfigClient(dynamicConfig),
+		temporal.WithLogger(fatalOnly{failed: failed}),
+	)
 }

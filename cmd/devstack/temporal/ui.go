@@ -28,10 +28,6 @@ type webUI struct {
 }
 
 func startWebUI(ctx context.Context, port int, temporalAddress string) (*webUI, error) {
-	// The UI ends the process when its port is taken: look first.
-	if err := ports.Check(port); err != nil {
-		return nil, fmt.Errorf("start Temporal web UI on %s: %w", ports.Address(port), err)
-	}
 	ui := &webUI{done: make(chan error, 1), server: uiserver.NewServer(server_options.WithConfigProvider(&uiconfig.Config{
 		Host:                ports.Loopback,
 		Port:                port,
