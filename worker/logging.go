@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/mattn/go-isatty"
+	"golang.org/x/term"
 )
 
 const (
@@ -30,5 +30,5 @@ func (c *Config) newLogger(out io.Writer) (*slog.Logger, error) {
 // IsTerminal reports whether a person looks at what is written to out.
 func IsTerminal(out io.Writer) bool {
 	file, isFile := out.(*os.File)
-	return isFile && isatty.IsTerminal(file.Fd())
+	return isFile && term.IsTerminal(int(file.Fd()))
 }

@@ -62,7 +62,8 @@ func (c *TemporalConfig) Dial(ctx context.Context, logger *slog.Logger, metrics 
 func (c *TemporalConfig) options() (client.Options, error) {
 	options, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: c.Profile})
 	if err != nil {
-		return client.Options{}, fmt.Errorf("read Temporal's settings from its TOML file and TEMPORAL_* variables: %w", err)
+		return client.Options{}, activities.Refuse(activities.InvalidInput,
+			"read Temporal's settings from its TOML file and TEMPORAL_* variables: %v", err)
 	}
 	options.HostPort = cmp.Or(c.Address, options.HostPort, "127.0.0.1:7233")
 	options.Namespace = cmp.Or(c.Namespace, options.Namespace, client.DefaultNamespace)
@@ -79,8 +80,8 @@ func (c *TemporalConfig) EffectiveNamespace() (string, error) {
 func checkNamespace(ctx context.Context, temporal client.Client, namespace string) error {
 	_, err := temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 	if missing := (*serviceerror.NamespaceNotFound)(nil); errors.As(err, &missing) {
-		return fmt.Errorf("find Temporal namespace %s: there is none; create it with `temporal operator namespace create --namespace %s`",
-			namespace, namespace)
+		return activities.Refuse(activities.InvalidInput,
+			"find Temporal namespace %s: there is none; create it with `temporal operator namespace create --namespace %s`", namespace, namespace)
 	}
 	if err != nil {
 		return fmt.Errorf("find Temporal namespace %s: %w", namespace, err)

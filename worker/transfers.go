@@ -3,7 +3,6 @@ package worker
 import (
 	"fmt"
 	"net"
-	"net/netip"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/activities/transfer"
@@ -39,16 +38,21 @@ func listenForTransfers(config *Config, store activities.Store) (*transfers, err
 	return &transfers{server: server, dialer: dialer, listener: listener, address: address}, nil
 }
 
-// validateTransfer refuses an address that tells other workers nothing.
+// validateTransfer refuses addresses that tell other workers nothing, and plaintext off loopback before anything is served.
 func (c *Config) validateTransfer() error {
-	if c.TransferListen == "" || c.TransferAdvertise != "" {
+	if c.TransferListen == "" {
 		return nil
 	}
 	host, _, err := net.SplitHostPort(c.TransferListen)
 	if err != nil {
 		return fmt.Errorf("--transfer-listen %q is not host:port", c.TransferListen)
 	}
-	if address, err := netip.ParseAddr(host); host == "" || err == nil && address.IsUnspecified() {
+	address := net.ParseIP(host)
+	if c.TransferCertFile == "" && host != "localhost" && !address.IsLoopback() {
+		return fmt.Errorf("--transfer-ca-file, --transfer-cert-file and --transfer-key-file are missing: off loopback, %s is served with mutual TLS only",
+			c.TransferListen)
+	}
+	if c.TransferAdvertise == "" && (host == "" || address.IsUnspecified()) {
 		return fmt.Errorf("--transfer-advertise is missing: say where other workers reach %s", c.TransferListen)
 	}
 	return nil

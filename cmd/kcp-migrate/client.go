@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	workflowpb "go.temporal.io/api/workflow/v1"
-
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/worker"
 	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
@@ -36,7 +36,11 @@ func (o *clientOptions) withTemporal(ctx context.Context, work func(temporal cli
 		return err
 	}
 	defer temporal.Close()
-	return work(temporal)
+	err = work(temporal)
+	if missing := (*serviceerror.NamespaceNotFound)(nil); errors.As(err, &missing) {
+		return activities.Refuse(activities.InvalidInput, "find Temporal namespace %s: there is none: check --temporal-namespace", missing.Namespace)
+	}
+	return err
 }
 
 // findMove finds the move that a person means by a workflow ID or a logical cluster: the workflow of that ID,

@@ -54,22 +54,22 @@ func launch(ctx context.Context, temporal client.Client, workflowID string, inpu
 
 // awaitPickup cancels what no worker takes. Terminating it would be unsafe: a worker might just have taken it.
 func awaitPickup(ctx context.Context, temporal client.Client, run client.WorkflowRun) error {
-	waiting, stop := context.WithTimeout(ctx, pickupPatience)
-	defer stop()
+	patience := time.NewTimer(pickupPatience)
+	defer patience.Stop()
 	ticks := time.NewTicker(pickupInterval)
 	defer ticks.Stop()
 	for {
-		description, err := temporal.DescribeWorkflowExecution(waiting, run.GetID(), run.GetRunID())
-		if err == nil && description.GetWorkflowExecutionInfo().GetHistoryLength() > eventsBeforePickup {
-			return nil
-		}
-		if err != nil && waiting.Err() == nil {
+		description, err := temporal.DescribeWorkflowExecution(ctx, run.GetID(), run.GetRunID())
+		if err != nil {
 			return fmt.Errorf("describe workflow %s: %w", run.GetID(), err)
+		}
+		if description.GetWorkflowExecutionInfo().GetHistoryLength() > eventsBeforePickup {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-waiting.Done():
+		case <-patience.C:
 			if err := temporal.CancelWorkflow(ctx, run.GetID(), run.GetRunID()); err != nil {
 				return fmt.Errorf("cancel workflow %s, which no worker takes: %w", run.GetID(), err)
 			}

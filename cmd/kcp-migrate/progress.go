@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/kcp-migrate/kcp-migrate/worker"
 	"github.com/kcp-migrate/kcp-migrate/workflows"
@@ -26,14 +30,13 @@ type progress interface {
 
 // newProgress chooses what suits the reader: JSON lines for programs, a moving line for a terminal, plain lines for a log.
 func newProgress(out io.Writer, format outputFormat) progress {
-	switch {
-	case format == outputJSON:
+	if format == outputJSON {
 		return &jsonProgress{out: json.NewEncoder(out)}
-	case worker.IsTerminal(out):
-		return &terminalProgress{out: out}
-	default:
-		return &plainProgress{out: out}
 	}
+	if file, isFile := out.(*os.File); isFile && worker.IsTerminal(out) {
+		return &terminalProgress{out: file}
+	}
+	return &plainProgress{out: out}
 }
 
 // standing is what a look says, reckoned up.
@@ -88,25 +91,30 @@ func (p *pace) reckon(look look) standing {
 	return s
 }
 
-// text is the standing in one line, without what changes at every look.
-func (s standing) text() string {
-	parts := []string{string(s.Phase)}
-	for _, part := range []struct {
-		say  bool
-		text string
-	}{
-		{s.Step != "", s.Step},
-		{s.Paused, "paused: let it go on with the resume command"},
-		{s.WaitsForApproval, "waits for the approve command"},
-		{s.Aborting, "aborting"},
-		{s.Advice != "", s.Advice},
-		{len(s.Retrying) > 0, "retrying " + strings.Join(s.Retrying, "; ")},
-	} {
-		if part.say {
-			parts = append(parts, part.text)
-		}
+// headline is the phase and the step in it.
+func (s standing) headline() string {
+	if s.Step == "" {
+		return string(s.Phase)
 	}
-	return strings.Join(parts, ": ")
+	return string(s.Phase) + ": " + s.Step
+}
+
+// notes are what a person should know beside it.
+func (s standing) notes() []string {
+	var notes []string
+	if s.Advice != "" {
+		notes = append(notes, s.Advice)
+	}
+	if s.Paused {
+		notes = append(notes, "paused until the resume command")
+	}
+	if s.Aborting {
+		notes = append(notes, "aborting")
+	}
+	for _, failure := range s.Retrying {
+		notes = append(notes, "retrying "+failure)
+	}
+	return notes
 }
 
 // figures is how far it is and how fast it goes.
@@ -136,22 +144,38 @@ func (s standing) bar() string {
 	return "[" + strings.Repeat("#", filled) + strings.Repeat("-", barWidth-filled) + "]"
 }
 
-// terminalProgress rewrites one line and leaves behind one line a step.
+// terminalProgress rewrites one line, and leaves behind one line for each step and each note.
 type terminalProgress struct {
-	out  io.Writer
-	pace pace
-	last string
+	out   *os.File
+	pace  pace
+	last  string
+	notes []string
 }
 
 const eraseLine = "\r\x1b[2K"
 
 func (p *terminalProgress) show(look look) {
 	now := p.pace.reckon(look)
-	if p.last != "" && p.last != now.text() {
+	if p.last != "" && p.last != now.headline() {
 		fmt.Fprintf(p.out, "%s%s\n", eraseLine, p.last)
 	}
-	p.last = now.text()
-	fmt.Fprintf(p.out, "%s%s %s %s", eraseLine, now.text(), now.bar(), now.figures())
+	p.last = now.headline()
+	for _, note := range now.notes() {
+		if !slices.Contains(p.notes, note) {
+			fmt.Fprintf(p.out, "%s  %s\n", eraseLine, note)
+		}
+	}
+	p.notes = now.notes()
+	fmt.Fprint(p.out, eraseLine, p.fit(strings.TrimSpace(fmt.Sprintf("%s %s %s", now.headline(), now.bar(), now.figures()))))
+}
+
+// fit cuts what would wrap: a wrapped line cannot be erased.
+func (p *terminalProgress) fit(line string) string {
+	width, _, err := term.GetSize(int(p.out.Fd()))
+	if err != nil || len(line) < width {
+		return line
+	}
+	return line[:width-1]
 }
 
 func (p *terminalProgress) warn(message string) { fmt.Fprintf(p.out, "%s%s\n", eraseLine, message) }
@@ -168,15 +192,15 @@ type plainProgress struct {
 
 func (p *plainProgress) show(look look) {
 	now := p.pace.reckon(look)
-	if now.text() == p.last && (look.Copied == nil || look.At.Sub(p.at) < quietInterval) {
+	text := strings.Join(append([]string{now.headline()}, now.notes()...), "; ")
+	if text == p.last && (look.Copied == nil || look.At.Sub(p.at) < quietInterval) {
 		return
 	}
-	p.last, p.at = now.text(), look.At
+	p.last, p.at = text, look.At
 	if figures := now.figures(); figures != "" {
-		fmt.Fprintf(p.out, "%s (%s)\n", now.text(), figures)
-	} else {
-		fmt.Fprintln(p.out, now.text())
+		text += " (" + figures + ")"
 	}
+	fmt.Fprintln(p.out, text)
 }
 
 func (p *plainProgress) warn(message string) { fmt.Fprintln(p.out, message) }
