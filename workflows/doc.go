@@ -40,7 +40,7 @@
 //
 // # Tokens
 //
-// Every write compares the claim's token, "<run id>/<n>". The workflow raises n at the destination for each round of
+// Every write compares the claim's token, "<run id>/<n>". The workflow raises n at the destination for each attempt of a round of
 // verification, for the commit and for the seal, and at the origin once its fence stands and for the undo. An attempt
 // that was given up for dead holds an older token and can do no harm, whenever it wakes.
 //

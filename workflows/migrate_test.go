@@ -4,11 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
@@ -144,6 +143,17 @@ func TestMigrate_DifferingDigests_VerifiesAgainUnderANewToken(t *testing.T) {
 	require.Equal(t, []string{
 		"VerifyEntries@shard-1/1→2", "VerifyEntries@shard-1/2→3", "VerifyEntries@shard-1/3→4", "VerifyEntries@shard-1/4→5", "Commit@shard-1/5→6",
 	}, w.calls[10:15])
+	w.arrived()
+}
+
+func TestMigrate_VerificationThatDies_IsRetriedUnderANewToken(t *testing.T) {
+	w := newWorld(t)
+	w.lostAnswers["VerifyEntries"] = []func() error{flaky, flaky}
+	w.move(usualInput)
+
+	require.Equal(t, []string{
+		"VerifyEntries@shard-1/1→2", "VerifyEntries@shard-1/2→3", "VerifyEntries@shard-1/3→4", "Commit@shard-1/4→5",
+	}, w.calls[10:14])
 	w.arrived()
 }
 

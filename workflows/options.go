@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -61,6 +62,13 @@ var long = workflow.ActivityOptions{
 	RetryPolicy:         tireless,
 }
 
+// once is long, but the workflow itself makes the next attempt.
+var once = workflow.ActivityOptions{
+	StartToCloseTimeout: time.Hour,
+	HeartbeatTimeout:    heartbeatTimeout,
+	RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
+}
+
 // tireless retries without end: what another try cannot mend comes back as a permanent error. The first retries are
 // quick because most of them are part of the tenant's time away.
 var tireless = &temporal.RetryPolicy{
@@ -95,4 +103,13 @@ func call[In, Out any](ctx workflow.Context, activity func(context.Context, In) 
 // do runs an activity that has no result.
 func do[In any](ctx workflow.Context, activity func(context.Context, In) error, input In) error {
 	return workflow.ExecuteActivity(ctx, activity, input).Get(ctx, nil)
+}
+
+// passing reports whether another try may help: the error is neither permanent nor a cancellation.
+func passing(err error) bool {
+	var application *temporal.ApplicationError
+	if errors.As(err, &application) && application.NonRetryable() {
+		return false
+	}
+	return !temporal.IsCanceledError(err)
 }

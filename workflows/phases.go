@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
@@ -15,6 +16,10 @@ const (
 	// repairRounds is how often verification may find a difference and mend it. A straggler or two is usual; entries
 	// that still differ after three repairs are being written by something that ignores the fence.
 	repairRounds = 3
+	// A round of verification is part of the time away, so the first retry is quick; the longest pause keeps a day of
+	// retries within 20,000 events.
+	firstRetry   = 100 * time.Millisecond
+	longestRetry = time.Minute
 	// sweepRounds is how often the origin is emptied while late writes still turn up.
 	sweepRounds = 3
 )
@@ -72,15 +77,12 @@ func (m *migration) inspecting(ctx workflow.Context, shard string) workflow.Cont
 // refusal gives what preflight could not find out a type. The shard is empty where none in particular was asked.
 func (m *migration) refusal(err error, shard string) error {
 	var timeout *temporal.TimeoutError
-	var application *temporal.ApplicationError
 	switch {
-	case temporal.IsCanceledError(err):
-		return err
 	case errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
 		return activities.Refuse(activities.ShardWorkerMissing,
 			"no worker took a task from queue %s within %s; start one beside that shard: kcp-migrate worker --shard %s …",
 			ShardTaskQueue(shard), workerMissingAfter, shard)
-	case errors.As(err, &application) && application.NonRetryable():
+	case !passing(err):
 		return err
 	case shard == "":
 		return activities.Refuse(activities.Unreachable, "kcp cannot be asked, tried %d times: %s", inspection.RetryPolicy.MaximumAttempts, message(err))
@@ -233,10 +235,8 @@ func (m *migration) verifyEntries(ctx workflow.Context) error {
 	}
 	var round *activities.VerifyResult
 	for repairs := 0; repairs <= repairRounds; repairs++ {
-		raise := m.raiseDestination()
-		input := activities.VerifyInput{Guard: raise.Guard, RaiseTo: raise.To, Origin: m.origin()}
 		var err error
-		if round, err = call(m.atDestination(ctx, long, fmt.Sprintf("Verify, round %d", repairs+1)), shard.VerifyEntries, input); err != nil {
+		if round, err = m.verifyRound(ctx, repairs+1); err != nil {
 			return err
 		}
 		if round.Match {
@@ -247,6 +247,22 @@ func (m *migration) verifyEntries(ctx workflow.Context) error {
 	}
 	return activities.Refuse(activities.DigestMismatch,
 		"the shards still differ after %d repairs; find out what writes these entries in spite of the fence: %s", repairRounds, named(round.Differing))
+}
+
+// verifyRound makes every attempt under a token of its own: one that was given up for dead could otherwise go on
+// repairing, from what it had read before, between the round that matched and the commit.
+func (m *migration) verifyRound(ctx workflow.Context, number int) (*activities.VerifyResult, error) {
+	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
+		raise := m.raiseDestination()
+		input := activities.VerifyInput{Guard: raise.Guard, RaiseTo: raise.To, Origin: m.origin()}
+		round, err := call(m.atDestination(ctx, once, fmt.Sprintf("Verify, round %d", number)), shard.VerifyEntries, input)
+		if err == nil || !passing(err) {
+			return round, err
+		}
+		if err := timer(ctx, Duration(pause), "Pause before the next try").Get(ctx, nil); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // commit opens the destination. Its landing is the point of no return.

@@ -86,7 +86,7 @@ func (m *migration) details() string {
 	var table strings.Builder
 	table.WriteString("| | |\n|---|---|\n")
 	for _, row := range rows {
-		fmt.Fprintf(&table, "| %s | %s |\n", row[0], strings.ReplaceAll(row[1], "|", `\|`))
+		table.WriteString("| " + row[0] + " | " + strings.ReplaceAll(row[1], "|", `\|`) + " |\n")
 	}
 	return table.String()
 }

@@ -90,6 +90,12 @@ func (m *migration) wayBack() []undoRow {
 	}
 }
 
+// lockOutOrigin falls back to the token as it was where it cannot be raised: the rest of the undo must still be able to write.
 func (m *migration) lockOutOrigin(ctx workflow.Context) error {
-	return do(m.atOrigin(ctx, edit, "Undo: lock out late writers at the origin"), shard.RaiseToken, m.raiseOrigin())
+	raise := m.raiseOrigin()
+	err := do(m.atOrigin(ctx, edit, "Undo: lock out late writers at the origin"), shard.RaiseToken, raise)
+	if err != nil {
+		m.originToken = raise.Guard.Token
+	}
+	return err
 }

@@ -222,7 +222,11 @@ func TestUndo_PermanentErrorOnTheWayBack_GoesOnAndReportsIt(t *testing.T) {
 			require.Equal(t, activities.Aborted, failure.Type())
 			require.Contains(t, failure.Message(), "the undo is incomplete")
 			require.Len(t, result.Undone, 8-1)
-			require.Equal(t, waysBack[len(waysBack)-1].back, w.calls[12:], "all others are taken all the same")
+			back := strings.Join(waysBack[len(waysBack)-1].back, " ")
+			if name == "RaiseToken" { // the rest goes on under the token that was there
+				back = strings.ReplaceAll(back, "@root/3", "@root/2")
+			}
+			require.Equal(t, back, strings.Join(w.calls[12:], " "), "all others are taken all the same")
 			require.ErrorContains(t, abort.err, "this cannot be mended by another try")
 		})
 	}

@@ -54,7 +54,8 @@ type world struct {
 	mutex       sync.Mutex
 	calls       []string // in line
 	beside      []string // beside the copy
-	sealing     bool
+	lifting     bool
+	fencedOnce  bool
 	fenced      bool
 	blind       bool
 	written     int64 // revision of the commit's landing, 0 before
@@ -125,6 +126,14 @@ func onDo[In any](w *world, name string, effect func(In)) {
 	w.mockActivity(name, answer)
 }
 
+// onShard is onDo for activities that either shard is asked for.
+func onShard[In any](w *world, name string, effect func(shard string, input In)) {
+	w.mockActivity(name, func(ctx context.Context, input In) error {
+		_, err := attempt(ctx, w, name, input, func(input In) struct{} { effect(place(ctx), input); return struct{}{} })
+		return err
+	})
+}
+
 func (w *world) mockActivity(name string, answer any) {
 	w.env.OnActivity(name, mock.Anything, mock.Anything).Return(answer).AfterFn(func() time.Duration {
 		w.mutex.Lock()
@@ -147,11 +156,48 @@ func attempt[In, Out any](ctx context.Context, w *world, name string, input In, 
 	if err := next(w.faults, name); err != nil {
 		return none, err
 	}
+	if w.lockedOut(name, place(ctx), input) {
+		return none, activities.Refuse(activities.TokenLost, "this attempt was replaced")
+	}
 	result := effect(input)
 	if err := next(w.lostAnswers, name); err != nil {
 		return none, err
 	}
 	return result, nil
+}
+
+// lockedOut reports whether the claim holds a newer token than this attempt's: it was given up for dead and woke up.
+func (w *world) lockedOut(name, shard string, input any) bool {
+	present := w.tokens[shard]
+	if to, raises := tokenIn(input, "To"); raises { // RaiseToken and Seal go from whatever lower token there is
+		return to < present && w.written == 0
+	}
+	guard, guarded := tokenIn(input, "Guard")
+	if !guarded || name == "Claim" || name == "Release" {
+		return false
+	}
+	raised, raises := tokenIn(input, "RaiseTo")
+	return guard != present && (!raises || raised != present)
+}
+
+// tokenIn finds the number of a token in an activity's input.
+func tokenIn(input any, field string) (number int, found bool) {
+	value := reflect.ValueOf(input).FieldByName(field)
+	if !value.IsValid() {
+		return 0, false
+	}
+	switch token := value.Interface().(type) {
+	case activities.Guard:
+		return token.Token.Number(), true
+	case activities.Token:
+		return token.Number(), true
+	}
+	return 0, false
+}
+
+// place is the shard or queue that an activity runs on.
+func place(ctx context.Context) string {
+	return strings.TrimPrefix(activity.GetInfo(ctx).TaskQueue, workflows.ShardTaskQueue(""))
 }
 
 func next(faults map[string][]func() error, name string) error {
@@ -166,27 +212,25 @@ func next(faults map[string][]func() error, name string) error {
 // note keeps what runs beside the copy apart, because its place among the calls in line is left to chance: the lockout
 // once the fence stands, and the wake under the token that it raised.
 func (w *world) note(call string) {
-	besideTheCopy := call == "RaiseToken@root/1→2" && w.fenced && !w.sealing || call == "WakeShard@root/2" && len(w.beside) > 0
-	if besideTheCopy {
+	lockout := call == "RaiseToken@root/1→2" && w.fencedOnce
+	wake := call == "WakeShard@root/2" && len(w.beside) > 0 && !w.lifting
+	if lockout || wake {
 		w.beside = append(w.beside, call)
 		return
 	}
-	w.sealing = w.sealing || strings.HasPrefix(call, "Seal@")
+	w.lifting = w.lifting || strings.HasPrefix(call, "LiftFence@")
 	w.calls = append(w.calls, call)
 }
 
 // called spells a call: the activity, the shard or queue it ran on, the number of its token, and what it raised that to.
 func called(ctx context.Context, name string, input any) string {
-	place := strings.TrimPrefix(activity.GetInfo(ctx).TaskQueue, workflows.ShardTaskQueue(""))
-	text := name + "@" + place
-	fields := reflect.ValueOf(input)
-	if guard := fields.FieldByName("Guard"); guard.IsValid() {
-		text += fmt.Sprintf("/%d", guard.Interface().(activities.Guard).Token.Number())
+	text := name + "@" + place(ctx)
+	if number, guarded := tokenIn(input, "Guard"); guarded {
+		text += fmt.Sprintf("/%d", number)
 	}
 	for _, field := range []string{"To", "RaiseTo"} {
-		raised := fields.FieldByName(field)
-		if raised.IsValid() && raised.Type() == reflect.TypeFor[activities.Token]() {
-			text += fmt.Sprintf("→%d", raised.Interface().(activities.Token).Number())
+		if number, raises := tokenIn(input, field); raises {
+			text += fmt.Sprintf("→%d", number)
 		}
 	}
 	return text
@@ -199,11 +243,11 @@ func (w *world) must(kept bool, promise string) {
 	}
 }
 
-// raise raises a token as etcd would.
-func (w *world) raise(shard string, guard activities.Guard, to activities.Token) {
-	w.must(guard.Token.Number() >= w.tokens[shard], "no token older than the claim's is used")
-	w.must(w.tokens[shard] > 0, "a token is raised only while the claim is held")
-	w.tokens[shard] = max(w.tokens[shard], to.Number())
+// raise raises a token as etcd would: a repeat finds it raised, and a claim that is gone is left alone.
+func (w *world) raise(shard string, to activities.Token) {
+	if w.tokens[shard] > 0 {
+		w.tokens[shard] = max(w.tokens[shard], to.Number())
+	}
 }
 
 func (w *world) answerPreflight() {
@@ -215,29 +259,20 @@ func (w *world) answerPreflight() {
 }
 
 func (w *world) answerClaims() {
-	onDo(w, "Claim", func(input activities.ClaimInput) {
-		shard := origin
-		if w.tokens[origin] > 0 {
-			shard = destination
-		}
+	onShard(w, "Claim", func(shard string, input activities.ClaimInput) {
 		w.tokens[shard] = max(w.tokens[shard], input.Guard.Token.Number())
 	})
-	w.mockActivity("Release", func(ctx context.Context, input activities.GuardInput) error {
-		shard := strings.TrimPrefix(activity.GetInfo(ctx).TaskQueue, workflows.ShardTaskQueue(""))
-		_, err := attempt(ctx, w, "Release", input, func(activities.GuardInput) struct{} {
-			w.must(!w.fenced || w.originGone, "the origin's fence never outlives a claim")
-			w.must(w.written > 0 || !w.enclosed && !w.copied, "no half-filled destination outlives a claim")
-			delete(w.tokens, shard)
-			return struct{}{}
-		})
-		return err
+	onShard(w, "Release", func(shard string, _ activities.GuardInput) {
+		w.must(!w.fenced || w.originGone, "the origin's fence never outlives a claim")
+		w.must(w.written > 0 || !w.enclosed && !w.copied, "no half-filled destination outlives a claim")
+		delete(w.tokens, shard)
 	})
-	onDo(w, "RaiseToken", func(input activities.RaiseInput) { w.raise(origin, input.Guard, input.To) })
+	onDo(w, "RaiseToken", func(input activities.RaiseInput) { w.raise(origin, input.To) })
 	on(w, "Seal", func(input activities.RaiseInput) activities.SealResult {
 		if w.written > 0 {
 			return activities.SealResult{Committed: true}
 		}
-		w.raise(destination, input.Guard, input.To)
+		w.raise(destination, input.To)
 		w.sealed = true
 		return activities.SealResult{}
 	})
@@ -245,7 +280,7 @@ func (w *world) answerClaims() {
 
 func (w *world) answerOnOrigin() {
 	on(w, "FenceOrigin", func(activities.GuardInput) activities.FenceResult {
-		w.fenced, w.blind = true, true
+		w.fenced, w.fencedOnce, w.blind = true, true, true
 		return activities.FenceResult{Revision: 9_100}
 	})
 	onDo(w, "LiftFence", func(activities.GuardInput) {
@@ -295,7 +330,7 @@ func (w *world) answerOnDestination() {
 		return activities.CopyResult{Revision: input.Revision, Entries: 5_010, Bytes: 5_010_000}
 	})
 	on(w, "VerifyEntries", func(input activities.VerifyInput) activities.VerifyResult {
-		w.raise(destination, input.Guard, input.RaiseTo)
+		w.raise(destination, input.RaiseTo)
 		if len(w.verifyRounds) > 0 {
 			round := w.verifyRounds[0]
 			w.verifyRounds = w.verifyRounds[1:]
@@ -306,7 +341,7 @@ func (w *world) answerOnDestination() {
 	on(w, "Commit", func(input activities.CommitInput) activities.CommitResult {
 		w.must(w.fenced && w.copied && !w.sealed, "a commit needs the fence and must not follow a seal")
 		if w.written == 0 {
-			w.raise(destination, input.Guard, input.RaiseTo)
+			w.raise(destination, input.RaiseTo)
 			w.written = 4_500
 		}
 		return activities.CommitResult{Revision: w.written}
