@@ -17,6 +17,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/simshard/follow"
@@ -101,7 +102,7 @@ func (f *FrontDoor) start(ctx, lifetime context.Context) error {
 func (f *FrontDoor) learn(ctx, lifetime context.Context) error {
 	var lists sync.WaitGroup
 	for shard, endpoints := range f.config.Etcds {
-		client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: dialTimeout, Context: lifetime})
+		client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: dialTimeout, Context: lifetime, Logger: zap.NewNop()})
 		if err != nil {
 			return fmt.Errorf("dial etcd of shard %s: %w", shard, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,7 +44,10 @@ type apiServer struct {
 }
 
 func newAPIServer(ctx, lifetime context.Context, config Config) (*apiServer, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: config.EtcdEndpoints, DialTimeout: dialTimeout, Context: lifetime})
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: config.EtcdEndpoints, DialTimeout: dialTimeout, Context: lifetime,
+		Logger: zap.NewNop(), // it tells of every request whose client went away
+	})
 	if err != nil {
 		return nil, fmt.Errorf("dial etcd: %w", err)
 	}
@@ -158,6 +162,9 @@ func (a *apiServer) answer(writer http.ResponseWriter, request *http.Request, t 
 func isTrue(text string) bool { return text == "true" || text == "1" }
 
 func (a *apiServer) route(writer http.ResponseWriter, request *http.Request, t target, isWatch bool) error {
+	if strings.HasPrefix(t.path, exportServices) {
+		return a.serveExport(writer, request, t.path)
+	}
 	if !t.isResource() {
 		return a.discover(writer, request, t)
 	}
@@ -169,7 +176,7 @@ func (a *apiServer) route(writer http.ResponseWriter, request *http.Request, t t
 	}
 	r, serves := a.catalog.lookup(t)
 	if !serves {
-		return apierrors.NewGenericServerResponse(http.StatusNotFound, request.Method, schema.GroupResource{}, "", "", 0, true)
+		return notServed(request.Method)
 	}
 	handle := a.handler(request.Method, t, isWatch)
 	if handle == nil {

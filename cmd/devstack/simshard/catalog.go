@@ -200,6 +200,13 @@ func (c *catalog) boundAnywhere(wanted schema.GroupResource, identity, version s
 	return resource{}, false
 }
 
+// bound is the resource of a target under a given identity, if anyone on this shard has bound it.
+func (c *catalog) bound(t target, identity string) (resource, bool) {
+	c.mutex.RLock()
+	defer c.mutex.RUnlock()
+	return c.boundAnywhere(t.groupResource(), identity, t.version)
+}
+
 func (d definition) serve(segment, version string) (resource, bool) {
 	index := slices.IndexFunc(d.versions, func(defined definedVersion) bool { return defined.name == version })
 	if index < 0 {

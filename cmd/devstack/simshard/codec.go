@@ -5,12 +5,14 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	serializerjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -30,11 +32,7 @@ var (
 	builtInScheme = newBuiltInScheme()
 	codecs        = serializer.NewCodecFactory(builtInScheme)
 	protobufs     = protobuf.NewSerializer(builtInScheme, builtInScheme)
-	crdDecoder    = codecs.UniversalDecoder(apiextensionsv1.SchemeGroupVersion)
-	// kcp stores CRDs as JSON of v1beta1, as Kubernetes does.
-	crdEncoder = codecs.EncoderForVersion(
-		serializerjson.NewSerializerWithOptions(serializerjson.DefaultMetaFactory, builtInScheme, builtInScheme, serializerjson.SerializerOptions{}),
-		apiextensionsv1beta1.SchemeGroupVersion)
+	jsons         = serializerjson.NewSerializerWithOptions(serializerjson.DefaultMetaFactory, builtInScheme, builtInScheme, serializerjson.SerializerOptions{})
 )
 
 func newBuiltInScheme() *runtime.Scheme {
@@ -52,11 +50,11 @@ func decode(f family, value []byte) (object, error) {
 	if !f.builtIn() {
 		return decodeJSON(value)
 	}
-	decoder := codecs.UniversalDeserializer()
-	if f == crdFamily {
-		decoder = crdDecoder
+	decoded, kind, err := codecs.UniversalDeserializer().Decode(value, nil, nil)
+	if err == nil && f == crdFamily {
+		decoded, err = viaInternal(decoded, apiextensionsv1.SchemeGroupVersion)
+		*kind = kind.GroupKind().WithVersion(apiextensionsv1.SchemeGroupVersion.Version)
 	}
-	decoded, kind, err := decoder.Decode(value, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("decode %s/%s: %w", f.group, f.resource, err)
 	}
@@ -64,11 +62,18 @@ func decode(f family, value []byte) (object, error) {
 	if !isObject {
 		return nil, fmt.Errorf("decode %s/%s: %T is no API object", f.group, f.resource, decoded)
 	}
-	if f == crdFamily {
-		*kind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
-	}
 	typed.GetObjectKind().SetGroupVersionKind(*kind)
 	return typed, nil
+}
+
+// viaInternal converts a CRD to another version; versions are convertible through the internal one only.
+func viaInternal(from runtime.Object, to schema.GroupVersion) (runtime.Object, error) {
+	builtInScheme.Default(from)
+	internal, err := builtInScheme.ConvertToVersion(from, apiextensions.SchemeGroupVersion)
+	if err != nil {
+		return nil, err
+	}
+	return builtInScheme.ConvertToVersion(internal, to)
 }
 
 func decodeJSON(value []byte) (*unstructured.Unstructured, error) {
@@ -118,8 +123,11 @@ func encode(f family, from *unstructured.Unstructured) ([]byte, error) {
 		return nil, err
 	}
 	encoder := runtime.Encoder(protobufs)
-	if f == crdFamily {
-		encoder = crdEncoder
+	if f == crdFamily { // kcp stores CRDs as JSON of v1beta1, as Kubernetes does
+		encoder = jsons
+		if typed, err = viaInternal(typed, apiextensionsv1beta1.SchemeGroupVersion); err != nil {
+			return nil, fmt.Errorf("encode %s/%s: %w", f.group, f.resource, err)
+		}
 	}
 	if err := encoder.Encode(typed, &out); err != nil {
 		return nil, fmt.Errorf("encode %s/%s: %w", f.group, f.resource, err)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -61,7 +60,7 @@ func (a *apiServer) discoverGroup(writer http.ResponseWriter, t target) error {
 	case len(parts) == 3 && parts[0] == "apis":
 		return a.discoverVersion(writer, t, schema.GroupVersion{Group: parts[1], Version: parts[2]})
 	}
-	return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "", 0, true)
+	return notServed(http.MethodGet)
 }
 
 func (a *apiServer) discoverVersion(writer http.ResponseWriter, t target, wanted schema.GroupVersion) error {
@@ -80,7 +79,7 @@ func (a *apiServer) discoverVersion(writer http.ResponseWriter, t target, wanted
 		}
 	}
 	if list.APIResources == nil {
-		return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "", 0, true)
+		return notServed(http.MethodGet)
 	}
 	slices.SortFunc(list.APIResources, func(a, b metav1.APIResource) int { return cmp.Compare(a.Name, b.Name) })
 	return writeJSON(writer, http.StatusOK, list)

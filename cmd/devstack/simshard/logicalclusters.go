@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,8 +42,8 @@ const (
 type logicalClusters struct {
 	server *apiServer
 	queue  workqueue.TypedRateLimitingInterface[string]
-	// reaction is how long the controller takes to act on an event.
-	reaction func() time.Duration
+	// slowness is how long, in nanoseconds, the controller of this process lags behind the others'.
+	slowness atomic.Int64
 	// onChange hears of every change; set before the informer runs.
 	onChange func(cluster string)
 
@@ -54,7 +55,6 @@ func newLogicalClusters(server *apiServer) *logicalClusters {
 	return &logicalClusters{
 		server:   server,
 		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
-		reaction: func() time.Duration { return rand.N(maxReaction) },
 		onChange: func(string) {},
 		known:    map[string]*unstructured.Unstructured{},
 	}
@@ -112,7 +112,7 @@ func (i *logicalClusterInformer) Put(key string, value []byte, revision int64) {
 	i.mutex.Lock()
 	i.known[at.cluster] = read
 	i.mutex.Unlock()
-	i.queue.AddAfter(at.cluster, i.reaction())
+	i.queue.AddAfter(at.cluster, rand.N(maxReaction)+time.Duration(i.slowness.Load()))
 	i.onChange(at.cluster)
 }
 

@@ -1,0 +1,175 @@
+package simshard
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func newWorkspace(name, shard string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"location": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"name": shard}}}},
+	}}
+}
+
+func (s server) workspacePhase(name string) string {
+	found, err := s.dynamic("root").Resource(workspaceResource).Get(s.t.Context(), name, metav1.GetOptions{})
+	require.NoError(s.t, err)
+	return phaseOf(found)
+}
+
+// toggle is the cure of trap 1.
+func (s server) toggle(cluster string) {
+	s.t.Helper()
+	s.fence(cluster)
+	s.lift(cluster)
+}
+
+func TestFence_WhenAnnotated_RefusesAndCutsWithin50ms(t *testing.T) {
+	s := start(t, 1).server("root", 0)
+	neighbours, _ := s.watch(in(neighbour, configMaps+"?watch=true&resourceVersion="+revisionText(s.revision())))
+	fastest := time.Hour
+	for try := 0; try < 10 && fastest > 50*time.Millisecond; try++ { // a busy machine is not the fence's fault
+		if try > 0 {
+			s.lift(consumer)
+		}
+		_, own := s.watch(in(consumer, configMaps+"?watch=true"))
+		_, across := s.watch(in("*", "/api/v1/configmaps?watch=true"))
+		began := time.Now()
+		s.annotate(consumer)
+		fastest = min(fastest, max((<-own).Sub(began), (<-across).Sub(began)))
+		s.awaitPhase(consumer, phaseInactive)
+	}
+	require.Less(t, fastest, 50*time.Millisecond)
+	t.Log("watches were cut after", fastest)
+
+	code, body := s.get(in(consumer, configMaps))
+	require.Equal(t, http.StatusForbidden, code)
+	require.Contains(t, body, `logicalclusters.core.kcp.io \"`+consumer+`\" is forbidden: logical cluster is marked inactive`)
+	require.Equal(t, http.StatusOK, s.code(in(consumer, "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster")))
+	require.Equal(t, http.StatusOK, s.code(in(consumer, "/openapi/v3")))
+	require.Equal(t, http.StatusOK, s.code(in(neighbour, configMaps)))
+	require.Empty(t, neighbours)
+
+	s.lift(consumer)
+	require.Equal(t, http.StatusOK, s.code(in(consumer, configMaps)))
+}
+
+func TestTrap1_WhenAFencedClusterIsDeleted_TheShardStaysBlindUntilAnotherIsToggled(t *testing.T) {
+	s := start(t, 1).server("root", 0)
+	s.fence(consumer)
+	_, err := s.etcd.Delete(t.Context(), clusterKey(consumer))
+	require.NoError(t, err)
+	code, body := s.get(allClusters)
+	require.Equal(t, http.StatusGatewayTimeout, code)
+	require.Contains(t, body, "request did not complete within the allotted timeout")
+	_, ended := s.watch(in("*", "/api/v1/namespaces?watch=true"))
+	<-ended
+	require.Equal(t, http.StatusOK, s.code(in("*", "/apis/core.kcp.io/v1alpha1/logicalclusters")), "exempt, as on a real kcp")
+
+	_, err = s.dynamic("root").Resource(workspaceResource).Create(t.Context(), newWorkspace("late", "root"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Never(t, func() bool { return s.workspacePhase("late") != "Scheduling" }, 3*meddlingDelay, 50*time.Millisecond)
+
+	s.toggle(systemShard)
+	require.Equal(t, http.StatusOK, s.code(allClusters))
+	s.eventually(func() bool { return s.workspacePhase("late") == phaseReady }, "the workspace that hung")
+}
+
+func TestTrap2_WhenAClusterReturns_ItsContextStaysCancelledUntilItComesAsInactive(t *testing.T) {
+	s := start(t, 1).server("root", 0)
+	before := s.logicalCluster(consumer)
+	s.fence(consumer)
+	_, err := s.etcd.Delete(t.Context(), clusterKey(consumer))
+	require.NoError(t, err)
+	s.toggle(systemShard)
+
+	s.write(consumer, before)
+	s.eventually(func() bool { return s.code(in(consumer, configMaps)) == http.StatusGatewayTimeout }, "no cluster, no fence: 504")
+	require.Never(t, func() bool { return s.code(in(consumer, configMaps)) != http.StatusGatewayTimeout }, 200*time.Millisecond, 20*time.Millisecond)
+
+	s.write(consumer, nudged(before))
+	s.awaitPhase(consumer, phaseReady)
+	require.Equal(t, http.StatusOK, s.code(in(consumer, configMaps)))
+}
+
+func TestTrap3_WhenOneProcessIsSlow_ItAnswers504UntilNudged(t *testing.T) {
+	i := start(t, 2)
+	fast, slow := i.server("root", 0), i.server("root", 1)
+	fast.fence(consumer)
+	both := func(code int) bool { return fast.code(allClusters) == code && slow.code(allClusters) == code }
+	for !both(http.StatusGatewayTimeout) { // the fence is a race too
+		slow.lift(consumer)
+		slow.fence(consumer)
+	}
+	lag := &i.shards["root"].servers[1].clusters.slowness
+	lag.Store(int64(300 * time.Millisecond))
+	fast.lift(consumer)
+	require.Equal(t, http.StatusOK, fast.code(in(consumer, configMaps)))
+	require.Equal(t, http.StatusOK, fast.code(allClusters))
+	require.Never(t, func() bool { return slow.code(allClusters) == http.StatusOK }, 600*time.Millisecond, 50*time.Millisecond)
+	require.Equal(t, http.StatusGatewayTimeout, slow.code(in(consumer, configMaps)))
+
+	lag.Store(0)
+	for !both(http.StatusOK) {
+		fast.write(consumer, nudged(fast.logicalCluster(consumer)))
+		fast.awaitPhase(consumer, phaseReady)
+	}
+	require.Equal(t, http.StatusOK, slow.code(in(consumer, configMaps)))
+}
+
+func TestTrap3_WhenOneProcessIsSlow_ItsWatchesStayOpenUntilNudged(t *testing.T) {
+	i := start(t, 2)
+	fast, slow := i.server("root", 0), i.server("root", 1)
+	lag := &i.shards["root"].servers[1].clusters.slowness
+	lag.Store(int64(300 * time.Millisecond))
+	_, cut := fast.watch(in(consumer, configMaps+"?watch=true"))
+	_, open := slow.watch(in(consumer, configMaps+"?watch=true"))
+	fast.fence(consumer)
+	<-cut
+	require.Equal(t, http.StatusForbidden, slow.code(in(consumer, configMaps)), "the fence itself needs no controller")
+	require.Never(t, func() bool { return len(open) > 0 }, 600*time.Millisecond, 50*time.Millisecond)
+
+	lag.Store(0)
+	for len(open) == 0 {
+		object := fast.logicalCluster(consumer)
+		object.SetLabels(withAnnotation(object.GetLabels(), phaseLabel, phaseReady))
+		object.Object["status"].(map[string]any)["phase"] = phaseReady
+		fast.write(consumer, object)
+		fast.awaitPhase(consumer, phaseInactive)
+	}
+}
+
+func TestTrap4_WhenAProviderMovedAway_ItsVirtualWorkspaceFailsUntilTheContextIsReleased(t *testing.T) {
+	i := start(t, 1)
+	origin, destination := i.server("root", 0), i.server("shard-1", 0)
+	view := exportServices + provider + "/wild/clusters/*/apis/wild.west/v1/cowboys"
+	code, body := origin.get(view)
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, 20+3, strings.Count(body, `"kind":"Cowboy"`))
+
+	origin.fence(provider)
+	for key, value := range origin.entries(provider) {
+		_, err := destination.etcd.Put(t.Context(), key, value)
+		require.NoError(t, err)
+	}
+	moved := nudged(origin.logicalCluster(provider))
+	destination.write(provider, moved)
+	destination.awaitPhase(provider, phaseReady)
+	_, err := origin.etcd.Delete(t.Context(), clusterKey(provider))
+	require.NoError(t, err)
+	origin.toggle(systemShard)
+	require.Equal(t, http.StatusInternalServerError, origin.code(view))
+
+	origin.write(provider, moved)
+	origin.awaitPhase(provider, phaseReady)
+	_, err = origin.etcd.Delete(t.Context(), clusterKey(provider))
+	require.NoError(t, err)
+	origin.eventually(func() bool { return origin.code(view) == http.StatusOK }, "released")
+}
