@@ -47,9 +47,9 @@ func (o *clientOptions) withTemporal(ctx context.Context, work func(temporal cli
 // else of the usual ID, else the latest move whose logical cluster has that name.
 func findMove(ctx context.Context, temporal client.Client, name string) (*workflowpb.WorkflowExecutionInfo, error) {
 	for _, workflowID := range []string{name, workflows.WorkflowID(name)} {
-		description, err := temporal.DescribeWorkflowExecution(ctx, workflowID, "")
+		description, err := temporal.DescribeWorkflow(ctx, workflowID, "")
 		if err == nil {
-			return description.GetWorkflowExecutionInfo(), nil
+			return description.RawResponse.GetWorkflowExecutionInfo(), nil
 		}
 		if missing := (*serviceerror.NotFound)(nil); !errors.As(err, &missing) {
 			return nil, fmt.Errorf("describe workflow %s: %w", workflowID, err)

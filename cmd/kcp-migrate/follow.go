@@ -112,11 +112,11 @@ func lookAt(ctx context.Context, temporal client.Client, workflowID, runID strin
 	if err := queryStatus(ctx, temporal, workflowID, runID, &now.Status); err != nil {
 		return look{}, err
 	}
-	description, err := temporal.DescribeWorkflowExecution(ctx, workflowID, runID)
+	description, err := temporal.DescribeWorkflow(ctx, workflowID, runID)
 	if err != nil {
 		return look{}, fmt.Errorf("describe workflow %s: %w", workflowID, err)
 	}
-	return now, now.readActivities(description.GetPendingActivities())
+	return now, now.readActivities(description.RawResponse.GetPendingActivities())
 }
 
 func (l *look) readActivities(pending []*workflowpb.PendingActivityInfo) error {

@@ -59,11 +59,11 @@ func awaitPickup(ctx context.Context, temporal client.Client, run client.Workflo
 	ticks := time.NewTicker(pickupInterval)
 	defer ticks.Stop()
 	for {
-		description, err := temporal.DescribeWorkflowExecution(ctx, run.GetID(), run.GetRunID())
+		description, err := temporal.DescribeWorkflow(ctx, run.GetID(), run.GetRunID())
 		if err != nil {
 			return fmt.Errorf("describe workflow %s: %w", run.GetID(), err)
 		}
-		if description.GetWorkflowExecutionInfo().GetHistoryLength() > eventsBeforePickup {
+		if description.RawResponse.GetWorkflowExecutionInfo().GetHistoryLength() > eventsBeforePickup {
 			return nil
 		}
 		select {

@@ -70,7 +70,7 @@ func printMoves(out *tabwriter.Writer, moves []move, now time.Time) {
 	row(out, "WORKFLOW ID", "LOGICAL CLUSTER", "ORIGIN", "DESTINATION", "PHASE", "STATE", "STARTED", "TOOK")
 	for _, m := range moves {
 		row(out, m.WorkflowID, orDash(m.LogicalCluster), orDash(m.OriginShard), orDash(m.DestinationShard),
-			orDash(string(m.Phase)), m.State, m.StartedAt.Local().Format(time.DateTime), durationText(m.took(now)))
+			orDash(string(m.Phase)), m.State, m.StartedAt.UTC().Format(time.RFC3339), durationText(m.took(now)))
 	}
 }
 

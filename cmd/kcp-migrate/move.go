@@ -119,9 +119,9 @@ func (d *movement) print(out *tabwriter.Writer) {
 	property(out, "State", d.State)
 	property(out, "Failure", d.Failure)
 	property(out, "Step", d.Step)
-	property(out, "Started", d.StartedAt.Local().Format(time.DateTime))
+	property(out, "Started", d.StartedAt.UTC().Format(time.RFC3339))
 	if d.Fenced && d.FencedAt != nil {
-		property(out, "Fenced", "since "+d.FencedAt.Local().Format(time.TimeOnly)+", the tenant is away")
+		property(out, "Fenced", "since "+d.FencedAt.UTC().Format(time.RFC3339)+", the tenant is away")
 	}
 	if d.Committed && d.State == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING.String() {
 		property(out, "Committed", "yes, from here on it only goes forward")
