@@ -52,7 +52,7 @@ func (e refusedError) Unwrap() error { return e.error }
 
 // moveError is a move that did not reach its end.
 type moveError struct {
-	// errorType is one of activities' or one of the three below.
+	// errorType is one of activities', one of the three below, or empty where Temporal itself could not be asked.
 	errorType string
 	message   string
 	// undone is whether anything had to be taken back.
@@ -76,7 +76,7 @@ func (e *moveError) Error() string {
 // newMoveError reads what a failed workflow says, its Result included, where it carries one.
 func newMoveError(err error) (workflows.Result, *moveError) {
 	var result workflows.Result
-	failure := &moveError{errorType: "", message: err.Error()}
+	failure := &moveError{message: err.Error()}
 	var application *temporal.ApplicationError
 	var cancel *temporal.CanceledError
 	var details interface {

@@ -85,7 +85,7 @@ func (o *PlanOptions) Run(ctx context.Context) error {
 			return stillRunningError{workflowID: workflowID}
 		}
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return fmt.Errorf("plan %s: interrupted", o.input.LogicalCluster)
 		}
 		if err != nil {
 			_, failure := newMoveError(err)
