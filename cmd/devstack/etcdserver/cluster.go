@@ -13,6 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
 
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/ports"
 )
@@ -39,6 +40,9 @@ type Cluster struct {
 	failed  chan error
 	stopped chan struct{}
 	watches sync.WaitGroup
+
+	mutex   sync.Mutex
+	servers []*grpc.Server // guarded by mutex: the members add to them as they get ready
 }
 
 // Start returns once every member serves.
@@ -72,12 +76,25 @@ func (c *Cluster) NewClient(ctx context.Context) (*clientv3.Client, error) {
 // Failed delivers the error that made a member give up.
 func (c *Cluster) Failed() <-chan error { return c.failed }
 
-// Stop ends every member.
+// Stop ends every member at once. It ends clients' watches with them and lets no leader
+// hand over to another member that stops too: on either, a member would wait for seven
+// seconds.
 func (c *Cluster) Stop() {
 	close(c.stopped)
-	for _, member := range c.members {
-		member.Close()
+	c.mutex.Lock()
+	for _, server := range c.servers {
+		server.Stop()
 	}
+	c.mutex.Unlock()
+
+	var ends sync.WaitGroup
+	for _, member := range c.members {
+		ends.Go(func() {
+			member.Server.HardStop()
+			member.Close()
+		})
+	}
+	ends.Wait()
 	c.watches.Wait()
 }
 
@@ -87,6 +104,7 @@ func (c *Cluster) start(ctx context.Context, config Config) error {
 		return err
 	}
 	for _, memberConfig := range members {
+		memberConfig.ServiceRegister = c.remember
 		member, err := embed.StartEtcd(memberConfig)
 		if err != nil {
 			return err
@@ -95,6 +113,12 @@ func (c *Cluster) start(ctx context.Context, config Config) error {
 		c.watches.Go(func() { c.watch(member) })
 	}
 	return c.awaitLeader(ctx)
+}
+
+func (c *Cluster) remember(server *grpc.Server) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.servers = append(c.servers, server)
 }
 
 // awaitLeader waits for all members, because one alone has no leader to be ready with.

@@ -47,6 +47,23 @@ func TestFailed_WhenAllIsStopped_StaysSilent(t *testing.T) {
 	require.Empty(t, etcd.Failed())
 }
 
+func TestStop_WithAWatchOpen_DoesNotWaitForIt(t *testing.T) {
+	folder := t.TempDir()
+	etcd, err := Start(t.Context(), Config{Name: "test", Folder: folder, LogFile: filepath.Join(folder, "log"), Members: 3})
+	require.NoError(t, err)
+	etcdClient, err := etcd.NewClient(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, etcdClient.Close()) })
+	watch := etcdClient.Watch(t.Context(), "key")
+	_, err = etcdClient.Put(t.Context(), "key", "value")
+	require.NoError(t, err)
+	<-watch
+
+	begin := time.Now()
+	etcd.Stop()
+	require.Less(t, time.Since(begin), 5*time.Second)
+}
+
 func start(t *testing.T, members int) *Cluster {
 	t.Helper()
 	folder := t.TempDir()

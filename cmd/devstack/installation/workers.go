@@ -53,21 +53,20 @@ func writeWorkerConfigs(state State) error {
 		if err != nil {
 			return err
 		}
-		transferPort, err := ports.Free()
-		if err != nil {
-			return err
-		}
-		config := newWorkerConfig(state, shard, ports.Address(transferPort))
-		config.TransferCAFile, config.TransferCertFile, config.TransferKeyFile = caFile, files.Certificate, files.Key
-		if err := writeWorkerConfig(shard.WorkerConfig, config); err != nil {
+		if err := writeWorkerConfig(state, shard, caFile, files); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func newWorkerConfig(state State, shard Shard, transferAddress string) workerConfig {
-	return workerConfig{
+func writeWorkerConfig(state State, shard Shard, caFile string, certificate certificates.Files) error {
+	transferPort, err := ports.Free()
+	if err != nil {
+		return err
+	}
+	transferAddress := ports.Address(transferPort)
+	content, err := yaml.Marshal(workerConfig{
 		Shard:                shard.Name,
 		EtcdEndpoints:        shard.EtcdEndpoints,
 		EtcdPrefix:           shard.EtcdPrefix,
@@ -77,16 +76,15 @@ func newWorkerConfig(state State, shard Shard, transferAddress string) workerCon
 		FrontProxies:         state.FrontProxies,
 		TransferListen:       transferAddress,
 		TransferAdvertise:    transferAddress,
+		TransferCAFile:       caFile,
+		TransferCertFile:     certificate.Certificate,
+		TransferKeyFile:      certificate.Key,
 		TemporalAddress:      state.TemporalAddress,
 		TemporalNamespace:    temporalserver.Namespace,
 		HealthListen:         ports.Address(0),
-	}
-}
-
-func writeWorkerConfig(file string, config workerConfig) error {
-	content, err := yaml.Marshal(config)
+	})
 	if err != nil {
-		return fmt.Errorf("encode %s: %w", file, err)
+		return fmt.Errorf("encode %s: %w", shard.WorkerConfig, err)
 	}
-	return os.WriteFile(file, content, 0o600)
+	return os.WriteFile(shard.WorkerConfig, content, 0o600)
 }

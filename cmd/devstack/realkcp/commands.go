@@ -1,6 +1,7 @@
 package realkcp
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,8 +34,9 @@ func (k *Kcp) startCacheServer() (cacheURL string, err error) {
 	return urlOf(port), err
 }
 
-// startShards starts all shards at once; those that are not the root shard wait for it.
-func (k *Kcp) startShards(cacheURL string) error {
+// startShards starts the root shard, and the others once it is ready: their informers
+// back off for half a minute if they do not find there what they need.
+func (k *Kcp) startShards(ctx context.Context, cacheURL string) error {
 	files, err := k.shardKubeconfigs(cacheURL)
 	if err != nil {
 		return err
@@ -46,6 +48,9 @@ func (k *Kcp) startShards(cacheURL string) error {
 			if err := k.run(name, append(command, k.serving(port)...)...); err != nil {
 				return err
 			}
+		}
+		if err := k.awaitReady(ctx, k.APIServers[shard]...); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -11,9 +11,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/certificates"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/fixtures"
@@ -83,11 +82,11 @@ func (k *Kcp) Failed() <-chan error { return k.failed }
 // Stop ends all processes.
 func (k *Kcp) Stop() {
 	close(k.ending)
-	var ends errgroup.Group
+	var ends sync.WaitGroup
 	for _, p := range k.processes {
-		ends.Go(func() error { p.end(); return nil })
+		ends.Go(p.end)
 	}
-	_ = ends.Wait() // they give no errors
+	ends.Wait()
 }
 
 func (k *Kcp) start(ctx context.Context) (err error) {
@@ -109,13 +108,13 @@ func (k *Kcp) start(ctx context.Context) (err error) {
 	if err := k.awaitReady(ctx, cacheURL); err != nil {
 		return err
 	}
-	if err := k.startShards(cacheURL); err != nil {
-		return err
-	}
 	if err := k.startFrontProxies(); err != nil {
 		return err
 	}
-	return k.awaitAll(ctx)
+	if err := k.startShards(ctx, cacheURL); err != nil {
+		return err
+	}
+	return k.awaitReady(ctx, k.FrontProxies...)
 }
 
 // choosePorts is done first, because the processes are told of each other.
@@ -158,20 +157,8 @@ func (k *Kcp) run(name string, command ...string) error {
 	return nil
 }
 
-func (k *Kcp) awaitAll(ctx context.Context) error {
-	waits, ctx := errgroup.WithContext(ctx)
-	for _, urls := range k.APIServers {
-		for _, url := range urls {
-			waits.Go(func() error { return k.awaitReady(ctx, url) })
-		}
-	}
-	for _, url := range k.FrontProxies {
-		waits.Go(func() error { return k.awaitReady(ctx, url) })
-	}
-	return waits.Wait()
-}
-
-func (k *Kcp) awaitReady(ctx context.Context, url string) error {
+// awaitReady returns once all the URLs' servers say that they are ready.
+func (k *Kcp) awaitReady(ctx context.Context, urls ...string) error {
 	admin, err := tls.X509KeyPair(k.pki.shardAdmin.Certificate, k.pki.shardAdmin.Key)
 	if err != nil {
 		return err
@@ -181,20 +168,30 @@ func (k *Kcp) awaitReady(ctx context.Context, url string) error {
 	}}
 	defer transport.CloseIdleConnections()
 	httpClient := &http.Client{Transport: transport}
-	return k.poll(ctx, "await "+url+"/readyz", func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+	for _, url := range urls {
+		err := k.poll(ctx, "await "+url+"/readyz", func(ctx context.Context) error {
+			return get(ctx, httpClient, url+"/readyz")
+		})
 		if err != nil {
 			return err
 		}
-		response, err := httpClient.Do(request)
-		if err != nil {
-			return err
-		}
-		if response.StatusCode != http.StatusOK {
-			return errors.Join(errors.New(response.Status), response.Body.Close())
-		}
-		return response.Body.Close()
-	})
+	}
+	return nil
+}
+
+func get(ctx context.Context, httpClient *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := httpClient.Do(request)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
+	}
+	return errors.Join(err, response.Body.Close())
 }
 
 // poll tries until it goes well, a process ends, or readyTimeout is over.
