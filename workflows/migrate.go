@@ -235,6 +235,10 @@ func (m *migration) failure(cause error) error {
 		return temporal.NewCanceledError(m.status.Result)
 	}
 	message, errorType := described(cause)
+	var failed *temporal.ActivityError // names the activity and the worker; anything else would only repeat the message
+	if !errors.As(cause, &failed) {
+		cause = nil
+	}
 	if m.undoErr != nil {
 		message = fmt.Sprintf("%s; the undo is incomplete: %v", message, m.undoErr)
 	}

@@ -24,10 +24,13 @@ const (
 	heartbeatTimeout = 10 * time.Second
 )
 
-// inspection is for preflight: nothing is changed yet, and a person would rather be told than wait.
+// inspection is for preflight: nothing is changed yet, and a person would rather be told than wait. A cancelled one is
+// waited for: a workflow that ends in the very task that accepts an abort loses the abort when an event, like the end of
+// the inspection, comes between (Temporal fails that task with UnhandledCommand, and the Update with it).
 var inspection = workflow.ActivityOptions{
 	StartToCloseTimeout: time.Minute, // a digest of two million entries
 	HeartbeatTimeout:    heartbeatTimeout,
+	WaitForCancellation: true,
 	RetryPolicy: &temporal.RetryPolicy{
 		InitialInterval:    500 * time.Millisecond,
 		BackoffCoefficient: 2,

@@ -44,7 +44,6 @@ func (m *migration) preflight(ctx workflow.Context) error {
 		return err
 	}
 	m.status.Plan = &plan
-	m.status.Warnings = plan.Warnings
 	m.transferAddress = origin.TransferAddress
 	m.boundResources = origin.Contents.Bindings
 	m.liftTo = destination.Health.Revision + plan.RevisionLift
