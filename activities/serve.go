@@ -28,15 +28,29 @@ func (s *Shard) AwaitServing(ctx context.Context, input ServeInput) (*ServeResul
 }
 
 // awaitServing nudges until all API servers answer: only a server whose own controller sees the phase Inactive
-// without the annotation drops its cancelled contexts, and with several servers that is a race.
+// without the annotation drops its cancelled contexts, and with several servers that is a race. Each nudge makes
+// every server's controller work, so a slow shard is given more time after each.
 func (s *Shard) awaitServing(ctx context.Context, guard Guard, resources []BoundResource) (nudges int, err error) {
-	for {
-		reason, err := s.serves(ctx, guard.LogicalCluster, resources)
-		if errors.Is(err, errNotServable) || err == nil && reason == "" {
+	for patience := nudgeEvery; ; patience = min(2*patience, nudgeAtMost) {
+		err := s.awaitReady(ctx, guard.LogicalCluster)
+		if errors.Is(err, errNotServable) {
 			return nudges, nil
 		}
-		if err != nil || ctx.Err() != nil {
-			return nudges, errors.Join(fmt.Errorf("await shard %s serving %s: %s: %w", s.Name, guard.LogicalCluster, reason, ctx.Err()), err)
+		if err != nil {
+			return nudges, err
+		}
+		reason := s.probeFor(ctx, patience, func(ctx context.Context) []Probe {
+			probes := s.API.ProbeServing(ctx, guard.LogicalCluster)
+			if failing(probes) == "" && len(resources) > 0 {
+				return s.API.ProbeResources(ctx, guard.LogicalCluster, resources)
+			}
+			return probes
+		})
+		if reason == "" {
+			return nudges, nil
+		}
+		if ctx.Err() != nil {
+			return nudges, fmt.Errorf("await shard %s serving %s: %s: %w", s.Name, guard.LogicalCluster, reason, ctx.Err())
 		}
 		if err := s.nudgeOpen(ctx, guard); err != nil {
 			return nudges, err
@@ -45,47 +59,42 @@ func (s *Shard) awaitServing(ctx context.Context, guard Guard, resources []Bound
 	}
 }
 
-// serves polls for one nudge's time and gives the reason why it is still waiting, empty when all is served.
-func (s *Shard) serves(ctx context.Context, logicalCluster string, resources []BoundResource) (string, error) {
-	waiting, cancel := context.WithTimeout(ctx, nudgeEvery)
-	defer cancel()
-	last := "no answer yet"
-	err := until(waiting, func(waiting context.Context) (string, error) {
-		reason, err := s.servable(waiting, logicalCluster)
+// awaitReady waits for the phase Ready, or gives errNotServable where it cannot come.
+func (s *Shard) awaitReady(ctx context.Context, logicalCluster string) error {
+	last := "unknown"
+	err := s.Store.AwaitLogicalCluster(ctx, logicalCluster, func(present *Object) (bool, error) {
+		if present == nil {
+			return false, errNotServable
+		}
+		parsed, err := objects.ParseLogicalCluster(present.Value)
 		if err != nil {
-			return last, err
+			return false, err
 		}
-		if reason == "" {
-			reason = failing(s.API.ProbeServing(waiting, logicalCluster))
+		if parsed.Inactive() || parsed.BeingDeleted() {
+			return false, errNotServable
 		}
-		if reason == "" && len(resources) > 0 {
-			reason = failing(s.API.ProbeResources(waiting, logicalCluster, resources))
-		}
-		last = reason
-		return reason, nil
+		last = parsed.Phase()
+		return last == objects.PhaseReady, nil
 	})
-	if err != nil && !errors.Is(err, errNotServable) && waiting.Err() != nil {
-		return last, nil
+	if err != nil {
+		return fmt.Errorf("await LogicalCluster %s on shard %s ready, its phase is %s: %w", logicalCluster, s.Name, last, err)
 	}
-	return last, err
+	return nil
 }
 
-// servable gives the phase that is still in the way.
-func (s *Shard) servable(ctx context.Context, logicalCluster string) (string, error) {
-	parsed, _, err := s.readLogicalCluster(ctx, logicalCluster)
-	if errors.Is(err, ErrNotFound) {
-		return "", errNotServable
+// probeFor repeats a probe until all servers pass it, or gives the reason why some still do not after so long.
+func (s *Shard) probeFor(ctx context.Context, patience time.Duration, probe func(context.Context) []Probe) string {
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	reason := "no answer yet"
+	err := until(waiting, func(waiting context.Context) (string, error) {
+		reason = failing(probe(waiting))
+		return reason, nil
+	})
+	if err == nil {
+		return ""
 	}
-	if err != nil {
-		return "", err
-	}
-	if parsed.Inactive() || parsed.BeingDeleted() {
-		return "", errNotServable
-	}
-	if phase := parsed.Phase(); phase != objects.PhaseReady {
-		return "phase is " + phase, nil
-	}
-	return "", nil
+	return reason
 }
 
 // nudgeOpen writes the phase Inactive once more, without the annotation: every API server's controller sees it,

@@ -17,6 +17,8 @@ const (
 	pollEvery = 10 * time.Millisecond
 	// nudgeEvery is how long an API server gets before it is told again; kcp's controllers react within 30 ms.
 	nudgeEvery = 500 * time.Millisecond
+	// nudgeAtMost bounds how patient one becomes with a shard that is slow.
+	nudgeAtMost = 4 * time.Second
 )
 
 // heartbeating runs work while details are reported to Temporal.

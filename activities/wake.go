@@ -26,11 +26,11 @@ func (s *Shard) WakeShard(ctx context.Context, input GuardInput) error {
 			return fmt.Errorf("lock wake of shard %s: %w", s.Name, err)
 		}
 		defer unlock()
-		for {
+		for patience := nudgeEvery; ; patience = min(2*patience, nudgeAtMost) {
 			if err := s.toggleSystemShard(ctx, input.Guard); err != nil {
 				return err
 			}
-			reason := s.awaitWildcard(ctx)
+			reason := s.probeFor(ctx, patience, s.API.ProbeWildcard)
 			if reason == "" {
 				return nil
 			}
@@ -84,19 +84,4 @@ func (s *Shard) liftSystemShard(ctx context.Context, guard Guard) error {
 		}
 		guard.Token = claim.Token
 	}
-}
-
-// awaitWildcard gives the reason why some API server is still blind after one nudge's time, empty when none is.
-func (s *Shard) awaitWildcard(ctx context.Context) string {
-	waiting, cancel := context.WithTimeout(ctx, nudgeEvery)
-	defer cancel()
-	reason := "no answer yet"
-	err := until(waiting, func(waiting context.Context) (string, error) {
-		reason = failing(s.API.ProbeWildcard(waiting))
-		return reason, nil
-	})
-	if err == nil {
-		return ""
-	}
-	return reason
 }
