@@ -53,9 +53,10 @@ func compare(logicalCluster string, before, after exports) comparison {
 }
 
 // mayChange is whether a key of the tenant rightly differs after a move: its LogicalCluster, which says where
-// it lives; the certificate of the shard's own CA in every namespace; and what the demo's clients write.
+// it lives; the certificate of the shard's own CA in every namespace; what the demo's clients write; and the
+// quota, which counts what they write.
 func mayChange(key string) bool {
 	return strings.Contains(key, "/"+keyspace.LogicalClusters.String()+"/") ||
-		strings.HasSuffix(key, "/kube-root-ca.crt") ||
+		strings.HasSuffix(key, "/kube-root-ca.crt") || strings.Contains(key, "/core/resourcequotas/") ||
 		strings.Contains(key, "/default/written-") || strings.Contains(key, "/default/seen-on-")
 }

@@ -57,7 +57,8 @@ func (r report) line() string {
 func (r report) print() {
 	say("%s (%s) moved from shard %s to shard %s", tenant, r.result.LogicalCluster, r.leg.origin, r.leg.destination)
 	say("  verified     %d entries, %d bytes, equal on both shards: sha256 %s", r.result.Entries, r.result.Bytes, r.result.SHA256)
-	say("  exports      %d keys compared before and after: %d differ; left at the origin: %d", r.comparison.compared, len(r.comparison.changed), len(r.comparison.originLeft))
+	say("  exports      %d keys compared before and after: %d differ; left at the origin: %d (not compared: its LogicalCluster, CA certificates, quota, what its clients write)",
+		r.comparison.compared, len(r.comparison.changed), len(r.comparison.originLeft))
 	say("  neighbours   %d keys of other tenants on both shards: %d differ (not compared: root, system:*, keys with a lease)", r.comparison.neighbours, len(r.comparison.touched))
 	say("  unavailable  %s in all, %s at a stretch, to a client asking every 10 ms (answers by status: %v)",
 		r.availability.Total.Round(time.Millisecond), r.availability.Longest.Round(time.Millisecond), r.availability.Answers)

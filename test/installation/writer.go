@@ -137,8 +137,12 @@ func (w *Writer) run(ctx context.Context) {
 	}
 }
 
-// acknowledge tries a write until it is acknowledged and records it.
+// acknowledge tries a write until it is acknowledged and records it. Once stopped it must begin no other:
+// the one that was cut off stays the pending one.
 func (w *Writer) acknowledge(ctx context.Context, name, value string, write func(ctx context.Context, name, value string) error) {
+	if ctx.Err() != nil {
+		return
+	}
 	w.mutex.Lock()
 	w.pending, w.unclear = name, false
 	if value == "" {
