@@ -67,7 +67,7 @@ up: build ## Start devstack with its workers and keep them running
 
 .PHONY: e2e-kcp
 e2e-kcp: build ## Run the end-to-end tests on a real kcp (its binaries on PATH or in KCP_BIN_DIR)
-	$(TEST) $(GO) test -count=1 -v -timeout 60m ./test/e2e ./test/e2ekcp -kcp
+	$(TEST) $(GO) test -count=1 -v -timeout 60m ./test/realkcp
 
 .PHONY: bench
 bench: ## Run the benchmarks

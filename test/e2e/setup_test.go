@@ -1,10 +1,9 @@
 // Package e2e moves tenants of a whole installation, everything in processes of its own, and looks at
-// what is in both etcds and what clients saw. With -kcp it does so on a real kcp.
+// what is in both etcds and what clients saw. Package realkcp does so on a real kcp.
 package e2e
 
 import (
 	"context"
-	"flag"
 	"os"
 	"testing"
 	"time"
@@ -15,8 +14,6 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/test/installation"
 	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
-
-var onKCP = flag.Bool("kcp", false, "run on a real kcp, its binaries on PATH or in $KCP_BIN_DIR")
 
 const (
 	// consumer is the tenant that moves.
@@ -32,7 +29,7 @@ type stack struct {
 	workers map[string]*installation.Process
 }
 
-// start starts an installation, simulated or real, that ends with the test.
+// start starts an installation that ends with the test.
 func start(t *testing.T, entries int) *stack {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kcp-migrate-e2e-")
@@ -44,7 +41,7 @@ func start(t *testing.T, entries int) *stack {
 		}
 		require.NoError(t, os.RemoveAll(dir))
 	})
-	running, err := installation.Start(t.Context(), installation.Options{Dir: dir, Entries: entries, KCP: *onKCP})
+	running, err := installation.Start(t.Context(), installation.Options{Dir: dir, Entries: entries})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, running.Stop()) })
 	stack := &stack{Installation: running, workers: map[string]*installation.Process{}}
@@ -54,9 +51,9 @@ func start(t *testing.T, entries int) *stack {
 	return stack
 }
 
-func (s *stack) startWorker(t *testing.T, shard string) {
+func (s *stack) startWorker(t *testing.T, shard string, flags ...string) {
 	t.Helper()
-	worker, err := s.StartWorker(t.Context(), shard)
+	worker, err := s.StartWorker(t.Context(), shard, flags...)
 	require.NoError(t, err)
 	s.workers[shard] = worker
 }

@@ -69,11 +69,14 @@ func (p *Process) Log() (string, error) {
 }
 
 // Stop asks the process to end and waits until it has; one that does not is killed, which is an error.
+// Stopping one that has ended is none, however it ended.
 func (p *Process) Stop() error {
-	if err := p.command.Process.Signal(syscall.SIGTERM); errors.Is(err, os.ErrProcessDone) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("stop %s: %w", p.name, err)
+	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGCONT} {
+		if err := p.command.Process.Signal(signal); errors.Is(err, os.ErrProcessDone) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("stop %s: %w", p.name, err)
+		}
 	}
 	select {
 	case <-p.done:
