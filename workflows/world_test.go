@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -48,7 +49,7 @@ type world struct {
 	delays            map[string]time.Duration  // of the first call of an activity
 	faults            map[string][]func() error // what the calls of an activity meet before they act
 	lostAnswers       map[string][]func() error // and after
-	onCall            map[string]func()         // beside the first call of an activity
+	onCall            map[string]func()         // beside the first call of an activity starts
 	attributes        []temporal.SearchAttributes
 
 	mutex       sync.Mutex
@@ -101,6 +102,7 @@ func newWorld(t require.TestingT) *world {
 	w.env.OnUpsertTypedSearchAttributes(mock.Anything).Return(nil).Run(func(args mock.Arguments) {
 		w.attributes = append(w.attributes, args.Get(0).(temporal.SearchAttributes))
 	})
+	w.env.SetOnActivityStartedListener(w.started)
 	w.answerPreflight()
 	w.answerClaims()
 	w.answerOnOrigin()
@@ -108,7 +110,7 @@ func newWorld(t require.TestingT) *world {
 	return w
 }
 
-// on answers calls of one activity: it notes them, applies the faults, and lets effect change the world.
+// on answers calls of one activity: it applies the faults, and lets effect change the world.
 func on[In, Out any](w *world, name string, effect func(In) Out) {
 	answer := func(ctx context.Context, input In) (*Out, error) {
 		result, err := attempt(ctx, w, name, input, effect)
@@ -148,11 +150,6 @@ func attempt[In, Out any](ctx context.Context, w *world, name string, input In, 
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	var none Out
-	w.note(called(ctx, name, input))
-	if beside := w.onCall[name]; beside != nil {
-		delete(w.onCall, name)
-		beside()
-	}
 	if err := next(w.faults, name); err != nil {
 		return none, err
 	}
@@ -209,6 +206,18 @@ func next(faults map[string][]func() error, name string) error {
 	return fault()
 }
 
+// started notes a call as it starts and does what a test wants done beside it. It runs in the test environment's own
+// loop, so that the order of the calls, cancellations and Updates is never left to chance.
+func (w *world) started(info *activity.Info, _ context.Context, args converter.EncodedValues) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.note(called(w.t, info, args))
+	if beside := w.onCall[info.ActivityType.Name]; beside != nil {
+		delete(w.onCall, info.ActivityType.Name)
+		beside()
+	}
+}
+
 // note keeps what runs beside the copy apart, because its place among the calls in line is left to chance: the lockout
 // once the fence stands, and the wake under the token that it raised.
 func (w *world) note(call string) {
@@ -223,15 +232,22 @@ func (w *world) note(call string) {
 }
 
 // called spells a call: the activity, the shard or queue it ran on, the number of its token, and what it raised that to.
-func called(ctx context.Context, name string, input any) string {
-	text := name + "@" + place(ctx)
-	if number, guarded := tokenIn(input, "Guard"); guarded {
-		text += fmt.Sprintf("/%d", number)
+func called(t require.TestingT, info *activity.Info, args converter.EncodedValues) string {
+	var input struct {
+		Guard   *activities.Guard `json:"guard"`
+		To      any               `json:"to"` // a token, or the revision of a lift
+		RaiseTo activities.Token  `json:"raiseTo"`
 	}
-	for _, field := range []string{"To", "RaiseTo"} {
-		if number, raises := tokenIn(input, field); raises {
-			text += fmt.Sprintf("→%d", number)
-		}
+	require.NoError(t, args.Get(&input))
+	text := info.ActivityType.Name + "@" + strings.TrimPrefix(info.TaskQueue, workflows.ShardTaskQueue(""))
+	if input.Guard != nil {
+		text += fmt.Sprintf("/%d", input.Guard.Token.Number())
+	}
+	if to, isToken := input.To.(string); isToken {
+		input.RaiseTo = activities.Token(to)
+	}
+	if input.RaiseTo != "" {
+		text += fmt.Sprintf("→%d", input.RaiseTo.Number())
 	}
 	return text
 }
