@@ -103,13 +103,20 @@ func (i *installation) peers(of string) []Peer {
 
 // server is one API server of a shard, as its clients see it.
 type server struct {
-	*installation
+	t    *testing.T
+	tls  *tls.Config
 	url  string
 	etcd *clientv3.Client
 }
 
 func (i *installation) server(shard string, number int) server {
-	return server{installation: i, url: i.shards[shard].URLs()[number], etcd: i.etcds[shard]}
+	return server{t: i.t, tls: i.tls, url: i.shards[shard].URLs()[number], etcd: i.etcds[shard]}
+}
+
+// on is the server for a subtest.
+func (s server) on(t *testing.T) server {
+	s.t = t
+	return s
 }
 
 func (s server) config(cluster string) *rest.Config {
@@ -154,9 +161,24 @@ func (s server) code(path string) int {
 	return code
 }
 
+// eventually polls until the condition holds.
 func (s server) eventually(condition func() bool, what string) {
 	s.t.Helper()
-	require.Eventually(s.t, condition, patience, interval, what)
+	poll := time.NewTicker(interval)
+	defer poll.Stop()
+	for deadline := time.Now().Add(patience); !condition(); <-poll.C {
+		require.True(s.t, time.Now().Before(deadline), what)
+	}
+}
+
+// stays polls and requires the condition to hold for so long.
+func (s server) stays(condition func() bool, duration time.Duration, what string) {
+	s.t.Helper()
+	poll := time.NewTicker(10 * interval)
+	defer poll.Stop()
+	for end := time.Now().Add(duration); time.Now().Before(end); <-poll.C {
+		require.True(s.t, condition(), what)
+	}
 }
 
 const (

@@ -33,7 +33,7 @@ const (
 
 	// maxReaction is how long after an event a controller acts at the latest: two processes
 	// of one shard race for every transition, as their controllers do on a real one (trap 3).
-	maxReaction = 3 * time.Millisecond
+	maxReaction = 2 * time.Millisecond
 )
 
 // logicalClusters is one API server's informer of the LogicalClusters on its shard, and the

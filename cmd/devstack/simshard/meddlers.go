@@ -336,9 +336,13 @@ func usage(hard corev1.ResourceList, namespace string, tenant map[place]item) co
 
 // create, change, remove and purge are the controllers' writes. What another did in the meantime is no error.
 
+// create makes an object in a namespace, if that is still there.
 func (m *meddlers) create(ctx context.Context, at place, created object) error {
 	if !m.may(at.cluster) {
 		return nil
+	}
+	if _, err := m.server.store.get(ctx, place{family: namespaceFamily, cluster: at.cluster, name: at.namespace}); err != nil {
+		return ignore(err)
 	}
 	created.SetName(at.name)
 	created.SetNamespace(at.namespace)

@@ -33,33 +33,34 @@ func (r resource) at(t target) place {
 
 // builtIns are the resources that every logical cluster serves without a CRD, as far as they are simulated.
 var builtIns = []resource{
-	builtIn("", "v1", "namespaces", "Namespace").cluster().withStatus().short("ns"),
-	builtIn("", "v1", "configmaps", "ConfigMap").short("cm"),
-	builtIn("", "v1", "secrets", "Secret"),
-	builtIn("", "v1", "events", "Event").short("ev"),
-	builtIn("", "v1", "serviceaccounts", "ServiceAccount").short("sa"),
-	builtIn("", "v1", "resourcequotas", "ResourceQuota").withStatus().short("quota"),
-	builtIn("rbac.authorization.k8s.io", "v1", "roles", "Role"),
-	builtIn("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding"),
-	builtIn("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole").cluster(),
-	builtIn("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding").cluster(),
-	builtIn("coordination.k8s.io", "v1", "leases", "Lease"),
-	builtIn("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition").cluster().withStatus().short("crd", "crds"),
-	builtIn("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration").cluster(),
-	builtIn("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration").cluster(),
-	builtIn("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy").cluster().withStatus(),
-	builtIn("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding").cluster(),
-	builtIn("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest").cluster().withStatus().short("csr"),
+	builtIn("", "namespaces", "Namespace").cluster().withStatus().short("ns"),
+	builtIn("", "configmaps", "ConfigMap").short("cm"),
+	builtIn("", "secrets", "Secret"),
+	builtIn("", "events", "Event").short("ev"),
+	builtIn("", "serviceaccounts", "ServiceAccount").short("sa"),
+	builtIn("", "resourcequotas", "ResourceQuota").withStatus().short("quota"),
+	builtIn("rbac.authorization.k8s.io", "roles", "Role"),
+	builtIn("rbac.authorization.k8s.io", "rolebindings", "RoleBinding"),
+	builtIn("rbac.authorization.k8s.io", "clusterroles", "ClusterRole").cluster(),
+	builtIn("rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding").cluster(),
+	builtIn("coordination.k8s.io", "leases", "Lease"),
+	builtIn("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition").cluster().withStatus().short("crd", "crds"),
+	builtIn("admissionregistration.k8s.io", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration").cluster(),
+	builtIn("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration").cluster(),
+	builtIn("admissionregistration.k8s.io", "validatingadmissionpolicies", "ValidatingAdmissionPolicy").cluster().withStatus(),
+	builtIn("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding").cluster(),
+	builtIn("certificates.k8s.io", "certificatesigningrequests", "CertificateSigningRequest").cluster().withStatus().short("csr"),
 }
 
-func builtIn(group, version, plural, kind string) resource {
+// builtIn is a resource of version v1, as all of them are.
+func builtIn(group, plural, kind string) resource {
 	stored := group
 	if group == "" {
 		stored = "core"
 	}
 	return resource{
 		family:   family{group: stored, resource: plural},
-		apiGroup: group, version: version, kind: kind, listKind: kind + "List", singular: singularOf(kind), namespaced: true,
+		apiGroup: group, version: "v1", kind: kind, listKind: kind + "List", singular: singularOf(kind), namespaced: true,
 	}
 }
 

@@ -2,6 +2,7 @@ package simshard
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"testing"
 	"time"
@@ -32,13 +33,38 @@ func TestShard_WhenStartedOnTheFixtures_ChangesNothing(t *testing.T) {
 	i := start(t, 1)
 	for _, name := range []string{"root", "shard-1"} {
 		before := i.server(name, 0).export()
-		require.Never(t, func() bool { return len(i.server(name, 0).export()) != len(before) }, 3*meddlingDelay, 50*time.Millisecond)
-		require.Equal(t, before, i.server(name, 0).export())
+		i.server(name, 0).stays(func() bool { return maps.Equal(before, i.server(name, 0).export()) }, 3*meddlingDelay, "untouched")
 	}
 }
 
-func TestAPI_WhenUsedThroughClientGo_ServesEveryKindOfResource(t *testing.T) {
+// TestAPI runs what one installation can bear: each check leaves what the later ones count.
+func TestAPI(t *testing.T) {
 	s := start(t, 1).server("root", 0)
+	for _, check := range []struct {
+		name string
+		run  func(*testing.T, server)
+	}{
+		{"API_WhenUsedThroughClientGo_ServesEveryKindOfResource", checkAPI_WhenUsedThroughClientGo_ServesEveryKindOfResource},
+		{"API_WhenObjectsAreWritten_StoresThemAsKcpDoes", checkAPI_WhenObjectsAreWritten_StoresThemAsKcpDoes},
+		{"API_WhenAnEventIsCreated_ItGetsALease", checkAPI_WhenAnEventIsCreated_ItGetsALease},
+		{"API_WhenACRDIsRewritten_StoresItAsV1beta1JSON", checkAPI_WhenACRDIsRewritten_StoresItAsV1beta1JSON},
+		{"List_WhenPaged_GivesEveryItemOnceAtOneRevision", checkList_WhenPaged_GivesEveryItemOnceAtOneRevision},
+		{"API_WhenAskedForMetadataOrTables_AnswersInThatForm", checkAPI_WhenAskedForMetadataOrTables_AnswersInThatForm},
+		{"Discovery_WhenAsked_ListsWhatTheClusterServes", checkDiscovery_WhenAsked_ListsWhatTheClusterServes},
+		{"Wildcard_WhenListed_CrossesClustersAndNeedsTheIdentityOfBoundResources", checkWildcard_WhenListed_CrossesClustersAndNeedsTheIdentityOfBoundResources},
+		{"API_WhenTheClusterIsUnknown_ServesItEmptyByNameAndNotByPath", checkAPI_WhenTheClusterIsUnknown_ServesItEmptyByNameAndNotByPath},
+		{"Informer_WhenObjectsComeAndGo_SeesThem", checkInformer_WhenObjectsComeAndGo_SeesThem},
+		{"Watch_WhenLabelsStopMatching_TellsItAsADeletion", checkWatch_WhenLabelsStopMatching_TellsItAsADeletion},
+		{"Watch_WhenItsRevisionLiesAhead_IsDeafUntilTheCounterCatchesUp", checkWatch_WhenItsRevisionLiesAhead_IsDeafUntilTheCounterCatchesUp},
+		{"Read_WhenNotOlderThanARevisionAhead_TimesOutAfterThreeSeconds", checkRead_WhenNotOlderThanARevisionAhead_TimesOutAfterThreeSeconds},
+		{"Watch_WhenItsRevisionIsTooOld_Expires", checkWatch_WhenItsRevisionIsTooOld_Expires},
+		{"API_WithoutTheToken_IsClosed", checkAPI_WithoutTheToken_IsClosed},
+	} {
+		t.Run(check.name, func(t *testing.T) { check.run(t, s.on(t)) })
+	}
+}
+
+func checkAPI_WhenUsedThroughClientGo_ServesEveryKindOfResource(t *testing.T, s server) {
 	ctx := t.Context()
 
 	maps, err := s.typed(consumer).CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
@@ -64,8 +90,7 @@ func TestAPI_WhenUsedThroughClientGo_ServesEveryKindOfResource(t *testing.T) {
 	}
 }
 
-func TestAPI_WhenObjectsAreWritten_StoresThemAsKcpDoes(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkAPI_WhenObjectsAreWritten_StoresThemAsKcpDoes(t *testing.T, s server) {
 	ctx := t.Context()
 	typed := s.typed(consumer).CoreV1().ConfigMaps("default")
 
@@ -100,10 +125,10 @@ func TestAPI_WhenObjectsAreWritten_StoresThemAsKcpDoes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, stored.Kvs, 1)
 	require.True(t, json.Valid(stored.Kvs[0].Value))
+	require.NoError(t, s.dynamic(consumer).Resource(cowboyResource).Namespace("default").Delete(ctx, "lucky", metav1.DeleteOptions{}))
 }
 
-func TestAPI_WhenAnEventIsCreated_ItGetsALease(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkAPI_WhenAnEventIsCreated_ItGetsALease(t *testing.T, s server) {
 	_, err := s.typed(consumer).CoreV1().Events("default").Create(t.Context(), &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Namespace: "default"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	stored, err := s.etcd.Get(t.Context(), "/registry/core/events/"+consumer+"/default/e")
@@ -111,8 +136,7 @@ func TestAPI_WhenAnEventIsCreated_ItGetsALease(t *testing.T) {
 	require.NotZero(t, stored.Kvs[0].Lease)
 }
 
-func TestAPI_WhenACRDIsRewritten_StoresItAsV1beta1JSON(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkAPI_WhenACRDIsRewritten_StoresItAsV1beta1JSON(t *testing.T, s server) {
 	crds := s.dynamic(consumer).Resource(crdResource)
 	_, err := crds.Patch(t.Context(), "gizmos.acme.io", types.MergePatchType, []byte(`{"metadata":{"labels":{"touched":"yes"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
@@ -125,8 +149,7 @@ func TestAPI_WhenACRDIsRewritten_StoresItAsV1beta1JSON(t *testing.T) {
 	require.Equal(t, http.StatusOK, s.code(in(consumer, "/apis/acme.io/v1/gizmos")))
 }
 
-func TestList_WhenPaged_GivesEveryItemOnceAtOneRevision(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkList_WhenPaged_GivesEveryItemOnceAtOneRevision(t *testing.T, s server) {
 	maps := s.typed(consumer).CoreV1().ConfigMaps("")
 	seen := map[string]bool{}
 	options := metav1.ListOptions{Limit: 10}
@@ -152,8 +175,7 @@ func TestList_WhenPaged_GivesEveryItemOnceAtOneRevision(t *testing.T) {
 	require.Len(t, selected.Items, 1)
 }
 
-func TestAPI_WhenAskedForMetadataOrTables_AnswersInThatForm(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkAPI_WhenAskedForMetadataOrTables_AnswersInThatForm(t *testing.T, s server) {
 	client, err := metadata.NewForConfig(s.config(consumer))
 	require.NoError(t, err)
 	partial, err := client.Resource(cowboyResource).Namespace("default").List(t.Context(), metav1.ListOptions{})
@@ -162,8 +184,7 @@ func TestAPI_WhenAskedForMetadataOrTables_AnswersInThatForm(t *testing.T) {
 	require.NotEmpty(t, partial.Items[0].UID)
 }
 
-func TestDiscovery_WhenAsked_ListsWhatTheClusterServes(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkDiscovery_WhenAsked_ListsWhatTheClusterServes(t *testing.T, s server) {
 	client, err := kubernetes.NewForConfig(s.config(consumer))
 	require.NoError(t, err)
 	_, lists, err := client.Discovery().ServerGroupsAndResources()
@@ -182,8 +203,7 @@ func TestDiscovery_WhenAsked_ListsWhatTheClusterServes(t *testing.T) {
 	require.Equal(t, gitVersion, version.GitVersion)
 }
 
-func TestWildcard_WhenListed_CrossesClustersAndNeedsTheIdentityOfBoundResources(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkWildcard_WhenListed_CrossesClustersAndNeedsTheIdentityOfBoundResources(t *testing.T, s server) {
 	clusters := map[string]bool{}
 	all, err := s.dynamic("*").Resource(configMapResource).List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
@@ -196,16 +216,14 @@ func TestWildcard_WhenListed_CrossesClustersAndNeedsTheIdentityOfBoundResources(
 	require.Equal(t, http.StatusMethodNotAllowed, s.code(in("*", "/api/v1/namespaces/default/configmaps/cm-1")))
 }
 
-func TestAPI_WhenTheClusterIsUnknown_ServesItEmptyByNameAndNotByPath(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkAPI_WhenTheClusterIsUnknown_ServesItEmptyByNameAndNotByPath(t *testing.T, s server) {
 	require.Equal(t, http.StatusOK, s.code(in("unknowncluster", "/api/v1/configmaps")))
 	require.Equal(t, http.StatusNotFound, s.code(in("root:nope", "/api/v1/configmaps")))
 	require.Equal(t, http.StatusOK, s.code(in("root:consumer", configMaps)))
 	require.Equal(t, http.StatusOK, s.code(in("root:consumer:child", "/api/v1/configmaps")))
 }
 
-func TestInformer_WhenObjectsComeAndGo_SeesThem(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkInformer_WhenObjectsComeAndGo_SeesThem(t *testing.T, s server) {
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(s.dynamic(consumer), 0, "default", nil)
 	informer := factory.ForResource(configMapResource).Informer()
 	factory.Start(t.Context().Done())
@@ -219,8 +237,7 @@ func TestInformer_WhenObjectsComeAndGo_SeesThem(t *testing.T) {
 	s.eventually(func() bool { return len(informer.GetStore().ListKeys()) == 42 }, "the new one gone")
 }
 
-func TestWatch_WhenLabelsStopMatching_TellsItAsADeletion(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkWatch_WhenLabelsStopMatching_TellsItAsADeletion(t *testing.T, s server) {
 	events, _ := s.watch(in(consumer, configMaps+"?watch=true&labelSelector=pick%3Dme&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"))
 	require.Equal(t, "BOOKMARK", (<-events).Type)
 	maps := s.typed(consumer).CoreV1().ConfigMaps("default")
@@ -235,8 +252,7 @@ func TestWatch_WhenLabelsStopMatching_TellsItAsADeletion(t *testing.T) {
 	}
 }
 
-func TestWatch_WhenItsRevisionLiesAhead_IsDeafUntilTheCounterCatchesUp(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkWatch_WhenItsRevisionLiesAhead_IsDeafUntilTheCounterCatchesUp(t *testing.T, s server) {
 	ahead := s.revision() + 5
 	events, _ := s.watch(in(consumer, configMaps+"?watch=true&resourceVersion="+revisionText(ahead)))
 	maps := s.typed(consumer).CoreV1().ConfigMaps("default")
@@ -253,8 +269,7 @@ func TestWatch_WhenItsRevisionLiesAhead_IsDeafUntilTheCounterCatchesUp(t *testin
 	require.Equal(t, "heard", event.Object.GetName())
 }
 
-func TestRead_WhenNotOlderThanARevisionAhead_TimesOutAfterThreeSeconds(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkRead_WhenNotOlderThanARevisionAhead_TimesOutAfterThreeSeconds(t *testing.T, s server) {
 	ahead := "&resourceVersion=" + revisionText(s.revision()+1000)
 	for _, path := range []string{configMaps + "?resourceVersionMatch=NotOlderThan" + ahead, "/api/v1/namespaces/default?" + ahead} {
 		began := time.Now()
@@ -269,8 +284,7 @@ func TestRead_WhenNotOlderThanARevisionAhead_TimesOutAfterThreeSeconds(t *testin
 	require.InEpsilon(t, float64(http.StatusGatewayTimeout), event.Object.Object["code"], 0)
 }
 
-func TestWatch_WhenItsRevisionIsTooOld_Expires(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkWatch_WhenItsRevisionIsTooOld_Expires(t *testing.T, s server) {
 	old := s.revision()
 	tooOld := func(revision int64) {
 		events, ended := s.watch(in(consumer, configMaps+"?watch=true&resourceVersion="+revisionText(revision)))
@@ -289,8 +303,7 @@ func TestWatch_WhenItsRevisionIsTooOld_Expires(t *testing.T) {
 	tooOld(old + 2)
 }
 
-func TestAPI_WithoutTheToken_IsClosed(t *testing.T) {
-	s := start(t, 1).server("root", 0)
+func checkAPI_WithoutTheToken_IsClosed(t *testing.T, s server) {
 	config := s.config(consumer)
 	config.BearerToken = "other"
 	client, err := kubernetes.NewForConfig(config)
