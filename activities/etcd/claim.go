@@ -204,7 +204,7 @@ func (s *Store) Release(ctx context.Context, guard activities.Guard) error {
 		return nil
 	}
 	if errors.Is(err, activities.ErrTokenLost) {
-		held, _, readErr := s.readToken(ctx, guard.LogicalCluster)
+		held, readErr := s.readToken(ctx, guard.LogicalCluster)
 		if readErr == nil && !held.SameRun(guard.Token) {
 			return nil
 		}

@@ -55,7 +55,7 @@ func (s *Store) sum(
 ) (familySum, error) {
 	request := activities.ReadRequest{LogicalCluster: logicalCluster, Revision: revision}
 	sum := familySum{FamilyDigest: activities.FamilyDigest{Family: family}}
-	hash := sha256.New()
+	hashed := sha256.New()
 	keys, _ := s.resume(request, family)
 	for entries, err := range s.readFamily(ctx, request, family, keys, s.newRemaining()) {
 		if err != nil {
@@ -68,18 +68,18 @@ func (s *Store) sum(
 			}
 			sum.Entries++
 			sum.Bytes += int64(len(entry.Value))
-			hashPrefixed(hash, []byte(entry.Suffix))
-			hashPrefixed(hash, entry.Value)
+			hashPrefixed(hashed, []byte(entry.Suffix))
+			hashPrefixed(hashed, entry.Value)
 		}
 	}
-	sum.SHA256 = hex.EncodeToString(hash.Sum(nil))
+	sum.SHA256 = hex.EncodeToString(hashed.Sum(nil))
 	return sum, nil
 }
 
 // hashPrefixed writes the length first, so that no two lists of suffixes and values hash alike.
-func hashPrefixed(hash hash.Hash, bytes []byte) {
+func hashPrefixed(sum hash.Hash, content []byte) {
 	var length [8]byte
-	binary.BigEndian.PutUint64(length[:], uint64(len(bytes)))
-	hash.Write(length[:]) // a hash never returns an error
-	hash.Write(bytes)
+	binary.BigEndian.PutUint64(length[:], uint64(len(content)))
+	sum.Write(length[:]) // a hash never returns an error
+	sum.Write(content)
 }

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -58,7 +59,7 @@ type server struct {
 }
 
 // errNotHere says that a server is not installed.
-type errNotHere struct{ error }
+var errNotHere = errors.New("no etcd on PATH, so an etcd without RangeStream is not tested (apt-get install etcd-server)")
 
 // eachServer runs a test against every server, empty.
 func eachServer(t *testing.T, test func(t *testing.T, server *server)) {
@@ -75,8 +76,8 @@ func eachServer(t *testing.T, test func(t *testing.T, server *server)) {
 func (s *server) require(t testing.TB) {
 	t.Helper()
 	s.once.Do(func() { s.endpoints, s.stop, s.failure = s.start() })
-	if missing, ok := s.failure.(errNotHere); ok {
-		t.Skip(missing.Error())
+	if errors.Is(s.failure, errNotHere) {
+		t.Skip(s.failure.Error())
 	}
 	require.NoError(t, s.failure)
 }
@@ -164,6 +165,7 @@ func embedConfigs(folder string, members int, options embedOptions) ([]*embed.Co
 		config.ListenClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 		config.AdvertiseClientUrls = config.ListenClientUrls
 		config.UnsafeNoFsync = true
+		config.BcryptCost = 4 // the least that bcrypt takes
 		config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 		config.QuotaBackendBytes = options.quotaBytes
 		if options.maxTxnOps > 0 {
@@ -186,7 +188,7 @@ func startSystem(arguments ...string) startServer {
 	return func() ([]string, func(), error) {
 		binary, err := exec.LookPath("etcd")
 		if err != nil {
-			return nil, nil, errNotHere{fmt.Errorf("no etcd on PATH, so an etcd without RangeStream is not tested (apt-get install etcd-server): %w", err)}
+			return nil, nil, fmt.Errorf("%w: %w", errNotHere, err)
 		}
 		folder, err := os.MkdirTemp("", "etcd-")
 		if err != nil {

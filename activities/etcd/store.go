@@ -72,7 +72,8 @@ type Store struct {
 
 var _ activities.Store = (*Store)(nil)
 
-// Open connects to a shard's etcd and proves with one linearizable read that it answers.
+// Open connects to a shard's etcd, proves that it answers, and finds out which resources the shard has: the first
+// discovery costs as much as the shard is large, and must not be inside the time that a tenant is away.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	clientConfig, err := config.client()
 	if err != nil {
@@ -82,11 +83,12 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open etcd %s: %w", strings.Join(config.Endpoints, ", "), err)
 	}
-	return &Store{
-		client: client,
-		layout: keyspace.NewLayout(config.Prefix),
-		limits: newLimits(config.MaxTxnOps),
-	}, nil
+	store := &Store{client: client, layout: keyspace.NewLayout(config.Prefix), limits: newLimits(config.MaxTxnOps)}
+	if _, err := store.families(ctx, 0); err != nil {
+		err = fmt.Errorf("open etcd %s: find resources: %w", strings.Join(config.Endpoints, ", "), err)
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
 }
 
 // Close ends the connection.

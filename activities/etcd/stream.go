@@ -150,10 +150,10 @@ func bytesOf(window []*mvccpb.KeyValue) int {
 
 // windowSize is how many of these make one window: at least one.
 func windowSize(kvs []*mvccpb.KeyValue) int {
-	bytes := 0
+	size := 0
 	for i, kv := range kvs {
-		bytes += len(kv.Key) + len(kv.Value)
-		if i > 0 && (i == windowEntries || bytes > windowBytes) {
+		size += len(kv.Key) + len(kv.Value)
+		if i > 0 && (i == windowEntries || size > windowBytes) {
 			return i
 		}
 	}

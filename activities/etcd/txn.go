@@ -53,7 +53,7 @@ func holdsToken(guard activities.Guard) clientv3.Cmp {
 
 // checkToken gives ErrTokenLost where the claim does not hold the guard's token.
 func (s *Store) checkToken(ctx context.Context, guard activities.Guard) error {
-	held, _, err := s.readToken(ctx, guard.LogicalCluster)
+	held, err := s.readToken(ctx, guard.LogicalCluster)
 	if err != nil {
 		return err
 	}
@@ -63,16 +63,16 @@ func (s *Store) checkToken(ctx context.Context, guard activities.Guard) error {
 	return nil
 }
 
-// readToken gives the token of a logical cluster's claim and its ModRevision; both are empty where there is none.
-func (s *Store) readToken(ctx context.Context, logicalCluster string) (activities.Token, int64, error) {
+// readToken gives the token of a logical cluster's claim, empty where there is none.
+func (s *Store) readToken(ctx context.Context, logicalCluster string) (activities.Token, error) {
 	response, err := s.client.Get(ctx, tokenKey(logicalCluster))
 	if err != nil {
-		return "", 0, fmt.Errorf("read claim of logical cluster %s: %w", logicalCluster, translate(err))
+		return "", fmt.Errorf("read claim of logical cluster %s: %w", logicalCluster, translate(err))
 	}
 	if len(response.Kvs) == 0 {
-		return "", 0, nil
+		return "", nil
 	}
-	return activities.Token(response.Kvs[0].Value), response.Kvs[0].ModRevision, nil
+	return activities.Token(response.Kvs[0].Value), nil
 }
 
 // key is where an entry of a logical cluster lives in this store. It refuses what is not an entry

@@ -210,7 +210,8 @@ func (s *Store) deleteKeys(ctx context.Context, guard activities.Guard, keys []s
 }
 
 // PutIfUnchanged writes an entry only where the present one's ModRevision is at most maxModRevision (0: only
-// where there is none, else only where there is one). A repeat after it landed finds its own value and succeeds. False: somebody else's is there.
+// where there is none, else only where there is one). A repeat after it landed finds its own value and succeeds.
+// False: it changed, is gone, or somebody else's is there.
 func (s *Store) PutIfUnchanged(
 	ctx context.Context, guard activities.Guard, entry activities.Entry, maxModRevision int64,
 ) (bool, error) {
