@@ -121,11 +121,9 @@ func (m *migration) mayAct() error {
 	return nil
 }
 
-// giveUp stops the way to the commit; the first cause is the one that is told.
+// giveUp stops the way to the commit.
 func (m *migration) giveUp(cause error) {
-	if m.cause == nil {
-		m.cause = cause
-	}
+	m.cause = cause
 	m.stop()
 }
 
