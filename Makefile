@@ -67,7 +67,11 @@ up: build ## Start devstack with its workers and keep them running
 
 .PHONY: e2e-kcp
 e2e-kcp: build ## Run the end-to-end tests on a real kcp (its binaries on PATH or in KCP_BIN_DIR)
-	$(TEST) $(GO) test -count=1 -v -timeout 60m ./test/realkcp
+	$(TEST) $(BUILD) $(GO) test -count=1 -v -timeout 60m ./test/realkcp
+
+.PHONY: bench-kcp
+bench-kcp: build ## Measure on a real kcp how long 5,000 ConfigMaps are away
+	$(TEST) $(BUILD) $(GO) test -run '^$$' -bench Away -benchtime 1x -timeout 60m ./test/realkcp
 
 .PHONY: bench
 bench: ## Run the benchmarks
