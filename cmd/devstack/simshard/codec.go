@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -141,7 +142,7 @@ func toTyped(from *unstructured.Unstructured) (runtime.Object, error) {
 		return nil, fmt.Errorf("convert %s: %w", from.GetKind(), err)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, typed); err != nil {
-		return nil, fmt.Errorf("convert %s: %w", from.GetKind(), err)
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", from.GetKind(), from.GroupVersionKind().Version, from.GetKind(), err))
 	}
 	typed.GetObjectKind().SetGroupVersionKind(from.GroupVersionKind())
 	return typed, nil

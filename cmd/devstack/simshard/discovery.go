@@ -39,8 +39,9 @@ func (a *apiServer) discover(writer http.ResponseWriter, _ *http.Request, t targ
 		return writeJSON(writer, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
 	case "/apis":
 		return writeJSON(writer, http.StatusOK, a.groups(t.cluster))
-	case "/openapi/v3":
-		return writeJSON(writer, http.StatusOK, map[string]any{"paths": map[string]any{}})
+	}
+	if strings.HasPrefix(t.path, openAPIRoot) {
+		return a.openAPI(writer, t)
 	}
 	return a.discoverGroup(writer, t)
 }

@@ -33,7 +33,7 @@
 //
 //   - One user, the administrator, by bearer token; no RBAC, admission, validation, defaulting of
 //     custom resources, managed fields, server-side apply, API priority or service-account tokens.
-//   - JSON is the only answer, whatever was accepted; tables have a name and an age. OpenAPI is empty.
+//   - JSON is the only answer, whatever was accepted; tables have a name and an age; OpenAPI has no schemas.
 //   - All versions of a custom type read alike: nothing is converted but CRDs.
 //   - Reads ask etcd; only CRDs, APIBindings and LogicalClusters come from informers. A watch may begin anywhere
 //     after the API server's start, while a real watch cache forgets what is old and much.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -117,6 +118,10 @@ func checkAPI_WhenObjectsAreWritten_StoresThemAsKcpDoes(t *testing.T, s server) 
 	_, err = typed.Get(ctx, created.Name, metav1.GetOptions{})
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 
+	bad := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "bad"}, "data": map[string]any{"a": true}}}
+	_, err = s.dynamic(consumer).Resource(configMapResource).Namespace("default").Create(ctx, bad, metav1.CreateOptions{})
+	require.True(t, apierrors.IsBadRequest(err), "%v", err)
+
 	cowboy := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "wild.west/v1", "kind": "Cowboy", "metadata": map[string]any{"name": "lucky"}, "spec": map[string]any{"intent": "ride"}}}
 	_, err = s.dynamic(consumer).Resource(cowboyResource).Namespace("default").Create(ctx, cowboy, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -201,6 +206,9 @@ func checkDiscovery_WhenAsked_ListsWhatTheClusterServes(t *testing.T, s server) 
 	version, err := client.Discovery().ServerVersion()
 	require.NoError(t, err)
 	require.Equal(t, gitVersion, version.GitVersion)
+	document, err := openapi3.NewRoot(client.Discovery().OpenAPIV3()).GVSpec(cowboyResource.GroupVersion())
+	require.NoError(t, err)
+	require.Contains(t, document.Paths.Paths, "/apis/wild.west/v1/namespaces/{namespace}/cowboys/{name}")
 }
 
 func checkWildcard_WhenListed_CrossesClustersAndNeedsTheIdentityOfBoundResources(t *testing.T, s server) {
