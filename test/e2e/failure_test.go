@@ -20,10 +20,11 @@ const (
 	memoryLimit = 150 << 20
 )
 
-// Invariant 5.
+// Invariant 5. These and others that mostly wait for timeouts are parallel.
 func TestMove_WorkerKilledWhileCopying_GoesOn(t *testing.T) {
 	for _, shard := range []string{"root", "shard-1"} {
 		t.Run(shard, func(t *testing.T) {
+			t.Parallel()
 			stack := start(t, largeTenant)
 			origin := stack.export(t, "root")
 			run := stack.begin(t, workflows.Input{LogicalCluster: consumer, DestinationShard: "shard-1"})
@@ -39,6 +40,7 @@ func TestMove_WorkerKilledWhileCopying_GoesOn(t *testing.T) {
 
 // Invariant 4.
 func TestMove_WorkerThatWasGivenUpForDead_DoesNoHarmWhenItWakes(t *testing.T) {
+	t.Parallel()
 	stack := start(t, largeTenant)
 	origin := stack.export(t, "root")
 	frozen := stack.workers["shard-1"]

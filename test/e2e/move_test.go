@@ -78,6 +78,7 @@ func TestMove_UnderLoad_LosesNothingAndLeavesNoWatchDeaf(t *testing.T) {
 
 // An Event that ends soon must end at the destination too.
 func TestMove_EntryWithALease_StillExpires(t *testing.T) {
+	t.Parallel()
 	const ttlSeconds = 20
 	stack := start(t, 0)
 	origin, err := stack.Shard("root")
@@ -135,6 +136,7 @@ func TestMove_AbortedAtTheGate_CanBeStartedAgain(t *testing.T) {
 }
 
 func TestMove_CancelledWhileFenced_PutsTheTenantBack(t *testing.T) {
+	t.Parallel()
 	stack := start(t, 0)
 	origin, destination := stack.export(t, "root"), stack.export(t, "shard-1")
 	run := stack.begin(t, workflows.Input{LogicalCluster: consumer, DestinationShard: "shard-1", RequireApproval: true})

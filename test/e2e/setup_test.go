@@ -32,7 +32,7 @@ type stack struct {
 // start starts an installation that ends with the test.
 func start(t *testing.T, entries int) *stack {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kcp-migrate-e2e-")
+	dir, err := os.MkdirTemp("", "kcp-migrate-e2e-") //nolint:usetesting // the logs of a failed test are kept
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
