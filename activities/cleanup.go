@@ -14,7 +14,7 @@ import (
 // virtual workspaces of an APIExport that moved away answer 500 for good. For some milliseconds the route may lead
 // here again, so it comes before any entry is deleted.
 func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) error {
-	return permanent(heartbeating(ctx, noDetails, func(ctx context.Context) error {
+	return permanent(heartbeating(ctx, func(ctx context.Context) error {
 		_, err := s.editLogicalCluster(ctx, input.Guard, input.Guard.LogicalCluster, func(present *objects.LogicalCluster) error {
 			if !fencedBy(present, input.Guard.Token) {
 				return errKeep // an earlier attempt opened it
@@ -77,7 +77,7 @@ func (s *Shard) TouchDestination(ctx context.Context, input GuardInput) error {
 // DeleteOriginEntries deletes at the origin what both sides agreed on, and returns what has changed since.
 func (s *Shard) DeleteOriginEntries(ctx context.Context, input DeleteInput) (*DeleteResult, error) {
 	result := &DeleteResult{}
-	err := heartbeating(ctx, noDetails, func(ctx context.Context) (err error) {
+	err := heartbeating(ctx, func(ctx context.Context) (err error) {
 		if result.Revision, err = s.Store.Revision(ctx); err != nil {
 			return fmt.Errorf("read revision of shard %s: %w", s.Name, err)
 		}
@@ -102,7 +102,7 @@ func (s *Shard) CarryStragglers(ctx context.Context, input CarryInput) (*CarryRe
 	}
 	defer hangUp()
 	result := &CarryResult{}
-	err = heartbeating(ctx, noDetails, func(ctx context.Context) (err error) {
+	err = heartbeating(ctx, func(ctx context.Context) (err error) {
 		result.Stragglers, err = s.carry(ctx, source, input)
 		return err
 	})
@@ -152,12 +152,12 @@ func (s *Shard) carryOne(ctx context.Context, input CarryInput, straggler Stragg
 	if entry.CreateRevision > input.VerifiedRevision {
 		newest = 0 // new at the origin: only where the destination has none
 	}
-	written, err := s.Store.PutIfUnchanged(ctx, input.Guard, entry, newest)
+	written, err := s.Store.PutIfUnchanged(ctx, input.Guard, entry, max(newest, straggler.DestinationRevision))
 	if err != nil {
 		return straggler, fmt.Errorf("write straggler %s: %w", straggler.Ref, err)
 	}
-	straggler.Carried = written
-	if !written {
+	straggler.Carried, straggler.DestinationRevision = written > 0, written
+	if !straggler.Carried {
 		straggler.Reason = "changed at the destination since the commit; compare both by hand"
 	}
 	return straggler, nil

@@ -17,7 +17,7 @@ func (s *Shard) Commit(ctx context.Context, input CommitInput) (*CommitResult, e
 	}
 	defer hangUp()
 	var revision int64
-	err = heartbeating(ctx, noDetails, func(ctx context.Context) error {
+	err = heartbeating(ctx, func(ctx context.Context) error {
 		for {
 			revision, err = s.land(ctx, source, input)
 			if !errors.Is(err, ErrConflict) || ctx.Err() != nil {
@@ -48,7 +48,7 @@ func (s *Shard) land(ctx context.Context, source Source, input CommitInput) (int
 	if err != nil {
 		return 0, fmt.Errorf("read LogicalCluster of the destination: %w", err)
 	}
-	if present.Revision < origin.Revision {
+	if gap := origin.Revision - present.Revision; gap >= 0 && gap <= input.MaxLift {
 		if _, err := s.Store.LiftRevision(ctx, input.Guard, origin.Revision+1, liftPerSecond, func(int64) {}); err != nil {
 			return 0, fmt.Errorf("lift revision to %d: %w", origin.Revision, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"go.temporal.io/sdk/activity"
 )
@@ -18,12 +17,11 @@ func (s *Shard) CopyEntries(ctx context.Context, input CopyInput) (*CopyResult, 
 	}
 	defer hangUp()
 	run := &copyRun{shard: s, source: source, input: input, progress: resumeCopy(ctx, input)}
-	err = heartbeating(ctx, run.details, run.toTheEnd)
+	err = heartbeating(ctx, run.toTheEnd)
 	if err != nil {
 		return nil, permanent(fmt.Errorf("copy %s to shard %s: %w", input.Guard.LogicalCluster, s.Name, err))
 	}
-	progress := run.current()
-	return &CopyResult{Revision: progress.Revision, Entries: progress.Entries, Bytes: progress.Bytes}, nil
+	return &CopyResult{Revision: run.progress.Revision, Entries: run.progress.Entries, Bytes: run.progress.Bytes}, nil
 }
 
 // resumeCopy starts from the last heartbeat of an earlier attempt, if there was one.
@@ -35,67 +33,51 @@ func resumeCopy(ctx context.Context, input CopyInput) CopyProgress {
 	return CopyProgress{Revision: input.Revision}
 }
 
-// copyRun is one attempt of a copy; the heartbeat reads its progress beside it.
+// copyRun is one attempt of a copy.
 type copyRun struct {
-	shard  *Shard
-	source Source
-	input  CopyInput
-
-	mutex    sync.Mutex
+	shard    *Shard
+	source   Source
+	input    CopyInput
 	progress CopyProgress
 }
-
-func (r *copyRun) current() CopyProgress {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	return r.progress
-}
-
-func (r *copyRun) details() any { return r.current() }
 
 // toTheEnd copies until the stream ends. Where the pinned revision was compacted it goes on at a newer one: the
 // origin is fenced, and what a straggler changed meanwhile is found by the verification.
 func (r *copyRun) toTheEnd(ctx context.Context) error {
 	for {
+		report(ctx, r.progress)
 		err := r.stream(ctx)
 		if !errors.Is(err, ErrCompacted) {
 			return err
 		}
-		revision, err := r.source.Revision(ctx, r.input.Origin.Guard)
-		if err != nil {
+		if r.progress.Revision, err = r.source.Revision(ctx, r.input.Origin.Guard); err != nil {
 			return fmt.Errorf("read revision of the origin: %w", err)
 		}
-		r.mutex.Lock()
-		r.progress.Revision = revision
-		r.mutex.Unlock()
 	}
 }
 
 func (r *copyRun) stream(ctx context.Context) error {
-	start := r.current()
+	start := r.progress
 	request := ReadRequest{LogicalCluster: r.input.Guard.LogicalCluster, Revision: start.Revision}
 	if start.Entries > 0 {
 		request.After = &start.Last
 	}
 	entries := r.source.Read(ctx, r.input.Origin.Guard, request)
 	return r.shard.Store.Write(ctx, r.input.Guard, entries, func(written Written) {
-		r.mutex.Lock()
-		defer r.mutex.Unlock()
-		r.progress.Last = written.Last
-		r.progress.Entries = start.Entries + written.Entries
-		r.progress.Bytes = start.Bytes + written.Bytes
+		r.progress.Written = Written{Last: written.Last, Entries: start.Entries + written.Entries, Bytes: start.Bytes + written.Bytes}
+		report(ctx, r.progress)
 	})
 }
 
 // DropDestinationEntries deletes every entry of the logical cluster from a destination that is not open: where there
-// is no LogicalCluster of it, or one that this move fenced.
+// is no LogicalCluster of it, or one that this move wrote and did not open.
 func (s *Shard) DropDestinationEntries(ctx context.Context, input GuardInput) error {
-	return permanent(heartbeating(ctx, noDetails, func(ctx context.Context) error {
+	return permanent(heartbeating(ctx, func(ctx context.Context) error {
 		parsed, _, err := s.readLogicalCluster(ctx, input.Guard.LogicalCluster)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		if err == nil && !fencedBy(parsed, input.Guard.Token) {
+		if err == nil && !stampedBy(parsed, input.Guard.Token) {
 			return fmt.Errorf("delete entries of %s on shard %s: its LogicalCluster: %w", input.Guard.LogicalCluster, s.Name, ErrNotFenced)
 		}
 		if _, err := s.Store.DeleteAll(ctx, input.Guard); err != nil {

@@ -94,6 +94,8 @@ type Straggler struct {
 	Deleted bool `json:"deleted,omitempty"`
 	// Carried says that the destination has it now. Otherwise a person decides.
 	Carried bool `json:"carried"`
+	// DestinationRevision is of the write that carried it, 0 before. A later write of the same entry may replace that one.
+	DestinationRevision int64 `json:"destinationRevision,omitempty"`
 	// Reason says why it was not carried.
 	Reason string `json:"reason,omitempty"`
 }

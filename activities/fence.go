@@ -17,7 +17,7 @@ const cutNudges = 5
 // acknowledged it, and proves through every API server that open watches were cut. Its undo is LiftFence.
 func (s *Shard) FenceOrigin(ctx context.Context, input GuardInput) (*FenceResult, error) {
 	var result *FenceResult
-	err := heartbeating(ctx, noDetails, func(ctx context.Context) error {
+	err := heartbeating(ctx, func(ctx context.Context) error {
 		// Only a canary that stood before the fence proves the cut: an attempt that finds a fence of an earlier one starts over.
 		if err := s.lift(ctx, input.Guard); err != nil {
 			return err
@@ -114,12 +114,17 @@ func (s *Shard) nudgeFenced(ctx context.Context, guard Guard) error {
 
 // fencedBy reports whether the fence of the token's move stands.
 func fencedBy(present *objects.LogicalCluster, token Token) bool {
-	return present.Inactive() && token.SameRun(Token(present.Stamp()))
+	return present.Inactive() && stampedBy(present, token)
+}
+
+// stampedBy reports whether the token's move fenced the object, whoever has removed the annotation since.
+func stampedBy(present *objects.LogicalCluster, token Token) bool {
+	return token.SameRun(Token(present.Stamp()))
 }
 
 // LiftFence gives the tenant back to the origin and waits until every API server serves it.
 func (s *Shard) LiftFence(ctx context.Context, input GuardInput) error {
-	return permanent(heartbeating(ctx, noDetails, func(ctx context.Context) error {
+	return permanent(heartbeating(ctx, func(ctx context.Context) error {
 		return s.lift(ctx, input.Guard)
 	}))
 }
@@ -127,7 +132,7 @@ func (s *Shard) LiftFence(ctx context.Context, input GuardInput) error {
 // lift is a no-op for a cluster that this move has not fenced.
 func (s *Shard) lift(ctx context.Context, guard Guard) error {
 	revision, err := s.editLogicalCluster(ctx, guard, guard.LogicalCluster, func(present *objects.LogicalCluster) error {
-		if !guard.Token.SameRun(Token(present.Stamp())) {
+		if !stampedBy(present, guard.Token) {
 			return errKeep
 		}
 		present.Lift()
@@ -146,7 +151,7 @@ func (s *Shard) lift(ctx context.Context, guard Guard) error {
 // FenceDestination writes the destination's LogicalCluster before any other entry, already inactive, so that the
 // destination's controllers leave the half-filled cluster alone. Its undo is DropDestinationLogicalCluster.
 func (s *Shard) FenceDestination(ctx context.Context, input FenceDestinationInput) error {
-	return permanent(heartbeating(ctx, noDetails, func(ctx context.Context) error {
+	return permanent(heartbeating(ctx, func(ctx context.Context) error {
 		if err := s.enclose(ctx, input); err != nil {
 			return err
 		}
@@ -199,7 +204,7 @@ func (s *Shard) DropDestinationLogicalCluster(ctx context.Context, input GuardIn
 	return s.dropLogicalCluster(ctx, input.Guard)
 }
 
-// dropLogicalCluster deletes a LogicalCluster that is fenced by this move. One that is gone is no error.
+// dropLogicalCluster deletes a LogicalCluster that this move wrote and did not open. One that is gone is no error.
 func (s *Shard) dropLogicalCluster(ctx context.Context, guard Guard) error {
 	parsed, present, err := s.readLogicalCluster(ctx, guard.LogicalCluster)
 	if errors.Is(err, ErrNotFound) {
@@ -208,7 +213,7 @@ func (s *Shard) dropLogicalCluster(ctx context.Context, guard Guard) error {
 	if err != nil {
 		return permanent(err)
 	}
-	if !fencedBy(parsed, guard.Token) {
+	if !stampedBy(parsed, guard.Token) {
 		return permanent(fmt.Errorf("delete LogicalCluster %s on shard %s: %w", guard.LogicalCluster, s.Name, ErrNotFenced))
 	}
 	if err := s.Store.DeleteLogicalCluster(ctx, guard, present.ModRevision); err != nil {

@@ -15,7 +15,7 @@ const leftoversListed = 20
 // InspectOrigin reads all that a plan must know of the origin and refuses a logical cluster that cannot leave.
 func (s *Shard) InspectOrigin(ctx context.Context, input InspectInput) (*OriginReport, error) {
 	report := &OriginReport{TransferAddress: s.TransferAddress}
-	err := heartbeating(ctx, noDetails, func(ctx context.Context) error {
+	err := heartbeating(ctx, func(ctx context.Context) error {
 		if err := s.acceptDeparture(ctx, input); err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (s *Shard) surveyShard(ctx context.Context) (StoreHealth, Version, string, 
 // InspectDestination reads all that a plan must know of the destination.
 func (s *Shard) InspectDestination(ctx context.Context, input InspectInput) (*DestinationReport, error) {
 	report := &DestinationReport{}
-	err := heartbeating(ctx, noDetails, func(ctx context.Context) error {
+	err := heartbeating(ctx, func(ctx context.Context) error {
 		return s.surveyDestination(ctx, input, report)
 	})
 	if err != nil {

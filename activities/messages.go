@@ -164,6 +164,9 @@ type CommitInput struct {
 	Guard   Guard     `json:"guard"`
 	RaiseTo Token     `json:"raiseTo"`
 	Origin  OriginRef `json:"origin"`
+	// MaxLift is by how many revisions the destination may be lifted while the tenant is away, where the origin's
+	// revision has passed it since the lift before the fence.
+	MaxLift int64 `json:"maxLift"`
 }
 
 // CommitResult is the landing.

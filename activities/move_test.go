@@ -308,3 +308,41 @@ func TestStragglers_WhoseEntryTheTenantDeletedSince_StayDeleted(t *testing.T) {
 	require.False(t, carried.Stragglers[0].Carried)
 	require.Empty(t, p.destination.export(t, key))
 }
+
+func TestStragglers_WrittenTwice_AreCarriedTwice(t *testing.T) {
+	p := newPair(t)
+	fenced := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fenced.Revision)
+	verified := p.verify(t, first)
+	committed := p.commit(t)
+	key := "/registry/core/configmaps/" + tenant + "/default/one"
+	straggler := activities.Straggler{Ref: activities.Ref{Family: keyspace.Family{Group: "core", Resource: "configmaps"}, Suffix: "default/one"}}
+	for _, value := range []string{"late", "later", "later"} { // the last is a repeat whose answer was lost
+		p.origin.put(t, key, value)
+		carried, err := perform[activities.CarryResult](t, p.destination, p.destination.CarryStragglers, activities.CarryInput{
+			Guard: activities.Guard{LogicalCluster: tenant, Token: first.Next().Next()}, Origin: p.ref,
+			VerifiedRevision: verified.OriginRevision, CommitRevision: committed.Revision, Stragglers: []activities.Straggler{straggler},
+		})
+		require.NoError(t, err)
+		require.True(t, carried.Stragglers[0].Carried)
+		require.Equal(t, value, p.destination.export(t, key)[key])
+		straggler.DestinationRevision = carried.Stragglers[0].DestinationRevision
+	}
+}
+
+func TestDropDestination_WhoseFenceATenantRemoved_IsDroppedAllTheSame(t *testing.T) {
+	p := newPair(t)
+	p.fence(t)
+	p.destination.api.controls = false
+	p.enclose(t)
+	present := p.destination.logicalCluster(t, tenant)
+	present.SetPhase(objects.PhaseReady)
+	value, err := present.Encode()
+	require.NoError(t, err)
+	p.destination.put(t, layout.LogicalClusterKey(tenant), strings.Replace(string(value), `"core.kcp.io/inactive":"true",`, "", 1))
+	require.False(t, p.destination.logicalCluster(t, tenant).Inactive())
+	_, err = perform[any](t, p.destination, p.destination.DropDestinationLogicalCluster, activities.GuardInput{Guard: guard})
+	require.NoError(t, err)
+	require.Empty(t, p.destination.export(t, layout.LogicalClusterKey(tenant)))
+}

@@ -93,8 +93,9 @@ type Writer interface {
 	// Repair puts entries and deletes refs.
 	Repair(ctx context.Context, guard Guard, puts []Entry, deletes []Ref) error
 	// PutIfUnchanged writes an entry only where the present one's ModRevision is at most maxModRevision
-	// (0: only where there is none, else only where there is one). False: it changed, is gone, or somebody else's is there.
-	PutIfUnchanged(ctx context.Context, guard Guard, entry Entry, maxModRevision int64) (bool, error)
+	// (0: only where there is none, else only where there is one). Returns the entry's new ModRevision, 0 where it
+	// was not written: it changed, is gone, or somebody else's is there.
+	PutIfUnchanged(ctx context.Context, guard Guard, entry Entry, maxModRevision int64) (int64, error)
 	// DeleteVerified deletes the entries, all but the LogicalCluster, that have not changed since the verified revision.
 	// What has changed is left and returned, deletions since then too. Idempotent.
 	DeleteVerified(ctx context.Context, guard Guard, verifiedRevision int64) (deleted int64, changed []Straggler, err error)

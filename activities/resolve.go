@@ -59,7 +59,7 @@ func acceptDestination(input ResolveInput, location Location, shards []ShardInfo
 
 // AwaitRoute waits until every front-proxy routes the logical cluster to the shard.
 func (f *Fleet) AwaitRoute(ctx context.Context, input RouteInput) error {
-	return heartbeating(ctx, noDetails, func(ctx context.Context) error {
+	return heartbeating(ctx, func(ctx context.Context) error {
 		return until(ctx, func(ctx context.Context) (string, error) {
 			return failing(f.Directory.ProbeFrontProxies(ctx, input.LogicalCluster, input.Shard)), nil
 		})
@@ -69,7 +69,7 @@ func (f *Fleet) AwaitRoute(ctx context.Context, input RouteInput) error {
 // AwaitOwner waits until the owner Workspace names the shard. A Workspace that is gone is told, not waited for.
 func (f *Fleet) AwaitOwner(ctx context.Context, input OwnerInput) (*OwnerResult, error) {
 	var result OwnerResult
-	err := heartbeating(ctx, noDetails, func(ctx context.Context) error {
+	err := heartbeating(ctx, func(ctx context.Context) error {
 		return until(ctx, func(ctx context.Context) (string, error) {
 			shard, err := f.Directory.OwnerShard(ctx, input.Owner)
 			if errors.Is(err, ErrNotFound) {

@@ -16,7 +16,7 @@ var errNotServable = errors.New("logical cluster is not to be served")
 // and wildcard lists.
 func (s *Shard) AwaitServing(ctx context.Context, input ServeInput) (*ServeResult, error) {
 	result := &ServeResult{}
-	err := heartbeating(ctx, noDetails, func(ctx context.Context) (err error) {
+	err := heartbeating(ctx, func(ctx context.Context) (err error) {
 		result.Nudges, err = s.awaitServing(ctx, input.Guard, input.Resources)
 		return err
 	})

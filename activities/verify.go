@@ -30,7 +30,7 @@ func (s *Shard) VerifyEntries(ctx context.Context, input VerifyInput) (*VerifyRe
 	}
 	defer hangUp()
 	var result *VerifyResult
-	err = heartbeating(ctx, noDetails, func(ctx context.Context) error {
+	err = heartbeating(ctx, func(ctx context.Context) error {
 		if err := s.Store.RaiseToken(ctx, input.Guard, input.RaiseTo); err != nil {
 			return err
 		}

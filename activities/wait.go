@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -21,8 +22,34 @@ const (
 	nudgeAtMost = 4 * time.Second
 )
 
-// heartbeating runs work while details are reported to Temporal.
-func heartbeating(ctx context.Context, details func() any, work func(context.Context) error) error {
+// beat is what the next heartbeat says.
+type beat struct {
+	mutex   sync.Mutex
+	details any
+}
+
+type beatKey struct{}
+
+// report sets what the heartbeats of the activity that ctx belongs to say from now on: how far a copy has come, what
+// a wait is waiting for. People read it among the workflow's pending activities.
+func report(ctx context.Context, details any) {
+	if beat, beating := ctx.Value(beatKey{}).(*beat); beating {
+		beat.mutex.Lock()
+		defer beat.mutex.Unlock()
+		beat.details = details
+	}
+}
+
+func (b *beat) record(ctx context.Context) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	activity.RecordHeartbeat(ctx, b.details)
+}
+
+// heartbeating runs work while Temporal hears that it is alive.
+func heartbeating(ctx context.Context, work func(context.Context) error) error {
+	current := &beat{}
+	ctx = context.WithValue(ctx, beatKey{}, current)
 	done := make(chan struct{})
 	finished := make(chan struct{})
 	go func() {
@@ -34,7 +61,7 @@ func heartbeating(ctx context.Context, details func() any, work func(context.Con
 			case <-done:
 				return
 			case <-ticker.C:
-				activity.RecordHeartbeat(ctx, details())
+				current.record(ctx)
 			}
 		}
 	}()
@@ -45,8 +72,6 @@ func heartbeating(ctx context.Context, details func() any, work func(context.Con
 	return work(ctx)
 }
 
-func noDetails() any { return nil }
-
 // until polls a condition until it holds. When ctx ends first the condition's last reason is part of the error.
 func until(ctx context.Context, condition func(context.Context) (reason string, err error)) error {
 	ticker := time.NewTicker(pollEvery)
@@ -56,6 +81,7 @@ func until(ctx context.Context, condition func(context.Context) (reason string, 
 		if err == nil && reason == "" {
 			return nil
 		}
+		report(ctx, reason)
 		if ctx.Err() != nil {
 			return errors.Join(fmt.Errorf("%s: %w", reason, ctx.Err()), err)
 		}

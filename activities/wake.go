@@ -20,7 +20,7 @@ const (
 // requests then, its own informers' included, until some logical cluster of that shard goes from Inactive to
 // Ready. Every shard has system:shard of its own for that. One wake at a time per shard.
 func (s *Shard) WakeShard(ctx context.Context, input GuardInput) error {
-	return permanent(heartbeating(ctx, noDetails, func(ctx context.Context) error {
+	return permanent(heartbeating(ctx, func(ctx context.Context) error {
 		unlock, err := s.Store.Lock(ctx, wakeLock)
 		if err != nil {
 			return fmt.Errorf("lock wake of shard %s: %w", s.Name, err)

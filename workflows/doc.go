@@ -34,7 +34,7 @@
 // cancellation, an abort, or maxTimeAway takes the move back; after it the move only goes forward, and a step that fails
 // for good is tried again until a person has mended the cause. Every undo therefore begins by sealing the destination:
 // one Txn that raises the token if the commit has not landed. Where it has, the move goes on as if nothing had happened.
-// The rest of the undo locks out late writers at the origin, deletes the destination's LogicalCluster and entries, lifts
+// The rest of the undo locks out late writers at the origin, deletes the destination's entries and LogicalCluster, lifts
 // the fence, wakes the origin and releases the claims. The move then ends as Failed, with the cause's type, and with
 // the Result, in which all that was taken back is listed, as the failure's details.
 //

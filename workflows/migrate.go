@@ -41,6 +41,8 @@ type migration struct {
 	destinationToken activities.Token
 
 	reached    step
+	waitsFor   string // what is attempted without end right now
+	waitsSince time.Time
 	approved   bool
 	undoing    bool
 	over       bool
@@ -93,7 +95,9 @@ func (m *migration) run(ctx, forth workflow.Context) error {
 	if err == nil && m.input.DryRun {
 		return nil
 	}
-	onward, _ := workflow.NewDisconnectedContext(ctx)
+	onward, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	m.watchPatience(onward)
 	if err != nil {
 		if m.cause != nil {
 			err = m.cause

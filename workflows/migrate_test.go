@@ -238,7 +238,7 @@ func TestMigrate_StepThatTakesLongAfterTheCommit_TellsWhereToLook(t *testing.T) 
 	w.env.RegisterDelayedCallback(func() { waiting = w.status() }, 30*time.Second)
 	w.move(usualInput)
 
-	require.Contains(t, waiting.Advice, "Await every front-proxy takes longer than 15s")
+	require.Contains(t, waiting.Advice, "Await every front-proxy has taken")
 	require.Empty(t, w.status().Advice)
 }
 

@@ -19,7 +19,7 @@ var (
 
 const (
 	// workerMissingAfter is how long a preflight waits for a shard's worker before it says that there is none.
-	workerMissingAfter = 10 * time.Second
+	workerMissingAfter = 8 * time.Second
 	// heartbeatTimeout is twenty of the activities' heartbeats.
 	heartbeatTimeout = 10 * time.Second
 )

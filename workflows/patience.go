@@ -51,18 +51,31 @@ func insistOnResult[In, Out any](ctx workflow.Context, m *migration, activity fu
 	return result
 }
 
-// patiently makes one attempt. Where it takes long the status says so: nothing else would tell that it is being retried.
+// patiently makes one attempt, which watchPatience looks at.
 func (m *migration) patiently(ctx workflow.Context, what string, attempt func(workflow.Context) error) error {
-	waiting, done := workflow.WithCancel(ctx)
-	workflow.GoNamed(waiting, "patience", func(ctx workflow.Context) {
-		if timer(ctx, Duration(patience), "Patience with: "+what).Get(ctx, nil) == nil {
-			m.advise(ctx, "%s takes longer than %s. See its last failure among the pending activities, and that the shard's worker, etcd and kcp can be reached", what, patience)
-		}
-	})
+	m.waitsFor, m.waitsSince = what, workflow.Now(ctx)
 	err := attempt(ctx)
-	done()
+	m.waitsFor = ""
 	m.advise(ctx, "")
 	return err
+}
+
+// watchPatience looks from time to time whether one attempt takes long, and says so in the status: nothing else would
+// tell that it is being retried. It looks less and less often at the same one, for the sake of the history's length.
+func (m *migration) watchPatience(ctx workflow.Context) {
+	workflow.GoNamed(ctx, "patience", func(ctx workflow.Context) {
+		pause := patience
+		for timer(ctx, Duration(pause), "See whether something takes long").Get(ctx, nil) == nil {
+			waited := workflow.Now(ctx).Sub(m.waitsSince)
+			if m.waitsFor == "" || waited < patience {
+				pause = patience
+				continue
+			}
+			m.advise(ctx, "%s has taken %s. See its last failure and heartbeat among the pending activities, and that the shard's worker, etcd and kcp can be reached",
+				m.waitsFor, waited.Round(time.Second))
+			pause = min(2*pause, longestPause)
+		}
+	})
 }
 
 func summary(ctx workflow.Context) string { return workflow.GetActivityOptions(ctx).Summary }

@@ -272,7 +272,7 @@ func (m *migration) commit(ctx workflow.Context) error {
 		}
 	}
 	raise := m.raiseDestination()
-	m.commitInput = activities.CommitInput{Guard: raise.Guard, RaiseTo: raise.To, Origin: m.origin()}
+	m.commitInput = activities.CommitInput{Guard: raise.Guard, RaiseTo: raise.To, Origin: m.origin(), MaxLift: m.input.MaxRevisionLift}
 	return m.land(ctx)
 }
 
@@ -337,6 +337,9 @@ func (m *migration) sweepOrigin(ctx workflow.Context) {
 }
 
 func (m *migration) carry(ctx workflow.Context, stragglers []activities.Straggler) {
+	for i := range stragglers {
+		stragglers[i].DestinationRevision = m.carriedBefore(stragglers[i].Ref)
+	}
 	input := activities.CarryInput{
 		Guard:            m.destinationGuard(),
 		Origin:           m.origin(),
@@ -347,6 +350,17 @@ func (m *migration) carry(ctx workflow.Context, stragglers []activities.Straggle
 	summary := fmt.Sprintf("Carry %d late writes", len(stragglers))
 	carried := insistOnResult(m.atDestination(ctx, long, summary), m, shard.CarryStragglers, input)
 	m.status.Stragglers = append(m.status.Stragglers, carried.Stragglers...)
+}
+
+// carriedBefore is the revision at which an earlier write of the same entry was carried, 0 where none was.
+func (m *migration) carriedBefore(ref activities.Ref) int64 {
+	var revision int64
+	for _, carried := range m.status.Stragglers {
+		if carried.Ref == ref {
+			revision = max(revision, carried.DestinationRevision)
+		}
+	}
+	return revision
 }
 
 // leave reports what something goes on writing at the origin, where it stays for a person to look at.

@@ -111,7 +111,7 @@ func (m *migration) sizes() [][2]string {
 	away := fmt.Sprintf("expected %s, at most %s before the commit", plan.ExpectedTimeAway, m.input.MaxTimeAway)
 	switch {
 	case m.status.TimeAway > 0:
-		away = fmt.Sprintf("%s (expected %s)", m.status.TimeAway, plan.ExpectedTimeAway)
+		away = fmt.Sprintf("%s (expected %s)", time.Duration(m.status.TimeAway).Round(time.Millisecond), plan.ExpectedTimeAway)
 	case m.status.Fenced:
 		away = fmt.Sprintf("since %s, %s", m.status.FencedAt.Format(time.RFC3339), away)
 	}

@@ -66,8 +66,8 @@ type undoRow struct {
 }
 
 // wayBack is the undo in its order: late writers are locked out, the destination is emptied, and only then does the
-// origin open. The LogicalCluster goes before the entries and before the fence is lifted, so that every route index
-// hears of the origin last.
+// origin open. The LogicalCluster goes after the entries, because the destination's controllers leave these alone only
+// while it stands fenced, and before the fence is lifted, so that every route index hears of the origin last.
 func (m *migration) wayBack() []undoRow {
 	origin, destination := m.status.OriginShard, m.status.DestinationShard
 	back := func(since step, on string, options workflow.ActivityOptions, what, done string, activity func(context.Context, activities.GuardInput) error) undoRow {
@@ -81,8 +81,8 @@ func (m *migration) wayBack() []undoRow {
 	}
 	return []undoRow{
 		{fenceOrigin, "lock out late writers at the origin", "locked out late writers on shard " + origin, m.lockOutOrigin},
-		back(fenceDestination, destination, edit, "delete the LogicalCluster at the destination", "deleted the LogicalCluster on shard "+destination, shard.DropDestinationLogicalCluster),
 		back(copyEntries, destination, long, "delete the entries at the destination", "deleted the entries on shard "+destination, shard.DropDestinationEntries),
+		back(fenceDestination, destination, edit, "delete the LogicalCluster at the destination", "deleted the LogicalCluster on shard "+destination, shard.DropDestinationLogicalCluster),
 		back(fenceOrigin, origin, long, "lift the origin's fence", "lifted the fence on shard "+origin, shard.LiftFence),
 		back(fenceOrigin, origin, long, "wake the origin shard", "woke shard "+origin, shard.WakeShard),
 		back(claimDestination, destination, edit, "release the claim at the destination", "released the claim on shard "+destination, shard.Release),

@@ -28,7 +28,7 @@ var (
 	unfenced = []string{"lifted the fence on shard root", "woke shard root"}
 	sealed   = []string{"sealed the destination: no commit can land"}
 	locked   = []string{"locked out late writers on shard root"}
-	emptied  = []string{"deleted the LogicalCluster on shard shard-1", "deleted the entries on shard shard-1"}
+	emptied  = []string{"deleted the entries on shard shard-1", "deleted the LogicalCluster on shard shard-1"}
 )
 
 // waysBack has every step before the commit's landing that a move can be stopped in.
@@ -45,17 +45,17 @@ var waysBack = []wayBack{
 	{"FenceDestination", 9, []string{
 		"Seal@shard-1/1→2", "RaiseToken@root/2→3", "DropDestinationLogicalCluster@shard-1/2",
 		"LiftFence@root/3", "WakeShard@root/3", "Release@shard-1/2", "Release@root/3",
-	}, slices.Concat(sealed, locked, emptied[:1], unfenced, releases)},
+	}, slices.Concat(sealed, locked, emptied[1:], unfenced, releases)},
 	{"CopyEntries", 10, []string{
-		"Seal@shard-1/1→2", "RaiseToken@root/2→3", "DropDestinationLogicalCluster@shard-1/2", "DropDestinationEntries@shard-1/2",
+		"Seal@shard-1/1→2", "RaiseToken@root/2→3", "DropDestinationEntries@shard-1/2", "DropDestinationLogicalCluster@shard-1/2",
 		"LiftFence@root/3", "WakeShard@root/3", "Release@shard-1/2", "Release@root/3",
 	}, slices.Concat(sealed, locked, emptied, unfenced, releases)},
 	{"VerifyEntries", 11, []string{
-		"Seal@shard-1/2→3", "RaiseToken@root/2→3", "DropDestinationLogicalCluster@shard-1/3", "DropDestinationEntries@shard-1/3",
+		"Seal@shard-1/2→3", "RaiseToken@root/2→3", "DropDestinationEntries@shard-1/3", "DropDestinationLogicalCluster@shard-1/3",
 		"LiftFence@root/3", "WakeShard@root/3", "Release@shard-1/3", "Release@root/3",
 	}, slices.Concat(sealed, locked, emptied, unfenced, releases)},
 	{"Commit", 12, []string{
-		"Seal@shard-1/3→4", "RaiseToken@root/2→3", "DropDestinationLogicalCluster@shard-1/4", "DropDestinationEntries@shard-1/4",
+		"Seal@shard-1/3→4", "RaiseToken@root/2→3", "DropDestinationEntries@shard-1/4", "DropDestinationLogicalCluster@shard-1/4",
 		"LiftFence@root/3", "WakeShard@root/3", "Release@shard-1/4", "Release@root/3",
 	}, slices.Concat(sealed, locked, emptied, unfenced, releases)},
 }

@@ -455,9 +455,9 @@ func TestPutIfUnchanged_WhenSomebodyElseWasThere_LeavesTheirs(t *testing.T) {
 		claimed(t, store)
 		entry := someEntries(1, 64)[0]
 		put := func(entry activities.Entry, max int64) bool {
-			done, err := store.PutIfUnchanged(t.Context(), guard, entry, max)
+			landed, err := store.PutIfUnchanged(t.Context(), guard, entry, max)
 			require.NoError(t, err)
-			return done
+			return landed > 0
 		}
 		require.True(t, put(entry, 0), "there was none")
 		require.True(t, put(entry, 0), "the repeat of a put that landed")

@@ -211,14 +211,14 @@ func (s *Store) deleteKeys(ctx context.Context, guard activities.Guard, keys []s
 
 // PutIfUnchanged writes an entry only where the present one's ModRevision is at most maxModRevision (0: only
 // where there is none, else only where there is one). A repeat after it landed finds its own value and succeeds.
-// False: it changed, is gone, or somebody else's is there.
+// It gives the entry's ModRevision, 0 where it was not written: it changed, is gone, or somebody else's is there.
 func (s *Store) PutIfUnchanged(
 	ctx context.Context, guard activities.Guard, entry activities.Entry, maxModRevision int64,
-) (bool, error) {
+) (int64, error) {
 	w := &writer{store: s, guard: guard, buckets: s.newBuckets()}
 	put, err := w.put(ctx, entry)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	key := string(put.op.KeyBytes())
 	unchanged := []clientv3.Cmp{absent(key)}
@@ -229,20 +229,24 @@ func (s *Store) PutIfUnchanged(
 			clientv3.Compare(clientv3.CreateRevision(key), ">", 0),
 		}
 	}
-	_, err = s.guarded(ctx, guard, unchanged, put.op)
+	response, err := s.guarded(ctx, guard, unchanged, put.op)
 	if errors.Is(err, activities.ErrConflict) {
 		return s.holds(ctx, key, entry.Value)
 	}
 	if err != nil {
-		return false, fmt.Errorf("put %s of logical cluster %s: %w", entry.Ref, guard.LogicalCluster, err)
+		return 0, fmt.Errorf("put %s of logical cluster %s: %w", entry.Ref, guard.LogicalCluster, err)
 	}
-	return true, nil
+	return response.Header.Revision, nil
 }
 
-func (s *Store) holds(ctx context.Context, key string, value []byte) (bool, error) {
+// holds gives the ModRevision of a key that has this value, else 0.
+func (s *Store) holds(ctx context.Context, key string, value []byte) (int64, error) {
 	response, err := s.client.Get(ctx, key)
 	if err != nil {
-		return false, fmt.Errorf("read back what was put: %w", translate(err))
+		return 0, fmt.Errorf("read back what was put: %w", translate(err))
 	}
-	return len(response.Kvs) == 1 && slices.Equal(response.Kvs[0].Value, value), nil
+	if len(response.Kvs) == 0 || !slices.Equal(response.Kvs[0].Value, value) {
+		return 0, nil
+	}
+	return response.Kvs[0].ModRevision, nil
 }
