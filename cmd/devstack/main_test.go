@@ -59,11 +59,12 @@ func TestDevstack_WhenInterrupted_StopsAllAndExitsZero(t *testing.T) {
 		requireKubeconfigOf(t, shard.Kubeconfig, shard.APIServers[0])
 	}
 	requireKubeconfigOf(t, state.Kubeconfig, state.FrontProxies[0]+"/clusters/root")
-	require.Contains(t, devstack.stdout.String(), state.UIURL)
-	require.Contains(t, devstack.stdout.String(), "not kcp itself")
 
 	require.NoError(t, devstack.cmd.Process.Signal(os.Interrupt))
-	require.NoError(t, devstack.wait(t), devstack.stderr.String())
+	require.NoError(t, devstack.wait(t))
+	require.Empty(t, devstack.stderr.String())
+	require.Contains(t, devstack.stdout.String(), state.UIURL)
+	require.Contains(t, devstack.stdout.String(), "not kcp itself")
 	require.NoFileExists(t, filepath.Join(folder, "devstack.json"))
 	_, err := net.Dial("tcp", state.TemporalAddress)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
@@ -147,8 +148,8 @@ func TestDevstack_WithRealKcp_IsFilledAndStopsWhenAPartDies(t *testing.T) {
 // program is a devstack in a process of its own.
 type program struct {
 	cmd            *exec.Cmd
-	stdout, stderr bytes.Buffer
 	ended          chan error
+	stdout, stderr bytes.Buffer // to be read once it has ended
 }
 
 func start(t *testing.T, args ...string) *program {
@@ -176,7 +177,7 @@ func (p *program) awaitState(t *testing.T, folder string, timeout time.Duration)
 		case err := <-p.ended:
 			require.FailNow(t, "devstack ended", "%v: %s", err, p.stderr.String())
 		case <-deadline:
-			require.FailNow(t, "devstack is not ready", p.stderr.String())
+			require.FailNow(t, "devstack is not ready")
 		case <-time.After(pollInterval):
 		}
 	}

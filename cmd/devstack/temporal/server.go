@@ -59,12 +59,12 @@ func (s *Server) Failed() <-chan error { return s.failed }
 
 // Stop ends the UI, then the server, then lets go of the file.
 func (s *Server) Stop() error {
-	if s.ui != nil {
-		s.ui.stop()
-	}
 	var err error
+	if s.ui != nil {
+		err = s.ui.stop()
+	}
 	if s.server != nil {
-		err = s.server.Stop()
+		err = errors.Join(err, s.server.Stop())
 	}
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Unlock())

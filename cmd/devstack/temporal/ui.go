@@ -2,6 +2,7 @@ package temporalserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -42,15 +43,14 @@ func startWebUI(ctx context.Context, port int, temporalAddress string) (*webUI, 
 
 	healthz := "http://" + ports.Address(port) + "/healthz"
 	if err := poll(ctx, func(ctx context.Context) error { return get(ctx, healthz) }); err != nil {
-		ui.stop()
-		return nil, fmt.Errorf("await Temporal web UI at %s: %w", healthz, err)
+		return nil, errors.Join(fmt.Errorf("await Temporal web UI at %s: %w", healthz, err), ui.stop())
 	}
 	return ui, nil
 }
 
-func (u *webUI) stop() {
+func (u *webUI) stop() error {
 	u.server.Stop()
-	<-u.done
+	return <-u.done
 }
 
 // awaitFrontend returns once the frontend answers for the namespace, which is what clients need.
