@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -83,9 +82,9 @@ func (o *AbortOptions) ask(ctx context.Context, temporal client.Client, workflow
 	}
 	prompt, stop := context.WithTimeout(ctx, promptAnswer)
 	defer stop()
-	err = readUpdate(prompt, handle, workflows.AbortUpdate, workflowID)
-	if err != nil && ctx.Err() == nil && errors.Is(prompt.Err(), context.DeadlineExceeded) {
+	err = handle.Get(prompt, nil)
+	if outOfTime(prompt, err) {
 		return nil
 	}
-	return err
+	return updateFailure(prompt, err, workflows.AbortUpdate, workflowID)
 }

@@ -238,6 +238,8 @@ func TestUpdate_WhenNoWorkerAnswers_SaysSo(t *testing.T) {
 			done := typeIn(t.Context(), fake, command, "root:consumer")
 			require.Equal(t, exitError, done.code)
 			require.Contains(t, done.err, "no worker answered within 10s")
+			require.Contains(t, done.err, "may still obey")
+			require.Contains(t, done.err, "status command")
 		}
 	})
 }

@@ -161,8 +161,10 @@ func (f *fakeTemporal) CancelWorkflow(_ context.Context, workflowID, _ string) e
 
 func (f *fakeTemporal) UpdateWorkflow(ctx context.Context, options client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
 	if f.unanswered {
-		<-ctx.Done()
-		return nil, ctx.Err()
+		deadline, _ := ctx.Deadline()
+		// Temporal's own answer comes a moment earlier than the end of ctx.
+		time.Sleep(time.Until(deadline) - time.Millisecond)
+		return nil, client.NewWorkflowUpdateServiceTimeoutOrCanceledError(context.DeadlineExceeded)
 	}
 	if f.info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return nil, serviceerror.NewNotFound("workflow execution already completed")
