@@ -21,6 +21,7 @@ type flags struct {
 	apiServers     int
 	frontDoors     int
 	etcdMembers    int
+	separateKeys   bool
 	temporalFile   string
 	quiet          bool
 	exitWithParent bool
@@ -42,6 +43,7 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.IntVar(&f.apiServers, "api-servers", 1, "API servers of each shard")
 	set.IntVar(&f.frontDoors, "front-doors", 1, "front doors")
 	set.IntVar(&f.etcdMembers, "etcd-members", 1, "members of each shard's etcd, 1 or 3")
+	set.BoolVar(&f.separateKeys, "separate-signing-keys", false, "give each shard of the stand-in its own keys for service-account tokens")
 	set.StringVar(&f.temporalFile, "temporal-file", "", "keep Temporal's state in this file across restarts (default in memory)")
 	set.BoolVar(&f.quiet, "quiet", false, "print nothing once all serves")
 	set.BoolVar(&f.exitWithParent, "exit-with-parent", false, "stop when the process that started this one ends")
@@ -62,6 +64,8 @@ func (f flags) validate() error {
 		return errors.New("--api-servers must be at least 1")
 	case f.frontDoors < 1:
 		return errors.New("--front-doors must be at least 1")
+	case f.separateKeys && f.realKcp:
+		return errors.New("--separate-signing-keys is for the stand-in only")
 	case f.etcdMembers != 1 && f.etcdMembers != 3:
 		return errors.New("--etcd-members must be 1 or 3")
 	}
@@ -71,10 +75,11 @@ func (f flags) validate() error {
 // options gives all but the folder.
 func (f flags) options() (installation.Options, error) {
 	options := installation.Options{
-		Kind:        installation.Simulated,
-		Entries:     f.entries,
-		APIServers:  f.apiServers,
-		EtcdMembers: f.etcdMembers,
+		Kind:                installation.Simulated,
+		Entries:             f.entries,
+		APIServers:          f.apiServers,
+		EtcdMembers:         f.etcdMembers,
+		SeparateSigningKeys: f.separateKeys,
 	}
 	if f.realKcp {
 		options.Kind = installation.RealKcp

@@ -39,6 +39,8 @@ type Options struct {
 	APIServers int
 	// EtcdMembers is how many members each shard's etcd has.
 	EtcdMembers int
+	// SeparateSigningKeys gives each simulated shard its own keys for ServiceAccount tokens.
+	SeparateSigningKeys bool
 	// TemporalFile keeps Temporal's state across restarts; empty keeps it in memory.
 	TemporalFile string
 }

@@ -100,15 +100,16 @@ func (s *simulation) startShard(ctx context.Context, name string) error {
 	}
 	s.installation.onStop(log.Close)
 	shard, err := simshard.Start(ctx, simshard.Config{
-		Name:          name,
-		EtcdEndpoints: s.installation.etcds[name].Endpoints(),
-		Prefix:        fixtures.Prefix,
-		APIServers:    s.installation.options.APIServers,
-		TLS:           s.serverTLS,
-		AdminToken:    s.adminToken,
-		ExternalURL:   s.externalURL,
-		Peers:         func() []simshard.Peer { return s.peers(name) },
-		Logger:        slog.New(slog.NewTextHandler(log, nil)),
+		Name:                name,
+		EtcdEndpoints:       s.installation.etcds[name].Endpoints(),
+		Prefix:              fixtures.Prefix,
+		APIServers:          s.installation.options.APIServers,
+		TLS:                 s.serverTLS,
+		AdminToken:          s.adminToken,
+		ExternalURL:         s.externalURL,
+		SeparateSigningKeys: s.installation.options.SeparateSigningKeys,
+		Peers:               func() []simshard.Peer { return s.peers(name) },
+		Logger:              slog.New(slog.NewTextHandler(log, nil)),
 	})
 	if err != nil {
 		return fmt.Errorf("start simulated shard %s: %w", name, err)

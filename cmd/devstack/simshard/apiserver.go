@@ -34,6 +34,8 @@ type apiServer struct {
 	clusters *logicalClusters
 	peers    *peers
 	url      string
+	// signingKeys are the public ones for ServiceAccount tokens, as /openid/v1/jwks tells them.
+	signingKeys func() map[string]any
 	// oldest is the revision its watch caches begin at.
 	oldest int64
 
@@ -43,7 +45,7 @@ type apiServer struct {
 	ready    sync.WaitGroup
 }
 
-func newAPIServer(ctx, lifetime context.Context, config Config) (*apiServer, error) {
+func newAPIServer(ctx, lifetime context.Context, config Config, signingKeys func() map[string]any) (*apiServer, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: config.EtcdEndpoints, DialTimeout: dialTimeout, Context: lifetime,
 		Logger: zap.NewNop(), // it tells of every request whose client went away
@@ -52,7 +54,7 @@ func newAPIServer(ctx, lifetime context.Context, config Config) (*apiServer, err
 		return nil, fmt.Errorf("dial etcd: %w", err)
 	}
 	a := &apiServer{
-		config: config, log: config.Logger.With("shard", config.Name), lifetime: lifetime,
+		config: config, log: config.Logger.With("shard", config.Name), lifetime: lifetime, signingKeys: signingKeys,
 		store: &store{client: client, layout: newLayout(config.Prefix)}, contexts: newContexts(lifetime),
 	}
 	if a.oldest, err = a.store.revision(ctx); err != nil {

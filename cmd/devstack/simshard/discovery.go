@@ -32,7 +32,7 @@ func (a *apiServer) discover(writer http.ResponseWriter, _ *http.Request, t targ
 	case "/version":
 		return writeJSON(writer, http.StatusOK, version.Info{Major: "1", Minor: "37", GitVersion: gitVersion, Platform: "linux/amd64"})
 	case "/openid/v1/jwks":
-		return writeJSON(writer, http.StatusOK, signingKeys())
+		return writeJSON(writer, http.StatusOK, a.signingKeys())
 	case "/.well-known/openid-configuration":
 		return writeJSON(writer, http.StatusOK, a.openIDConfiguration())
 	case "/api":
@@ -116,8 +116,10 @@ func (a *apiServer) openIDConfiguration() map[string]any {
 	}
 }
 
-// signingKeys are the same for all shards of a process: kcp's shards share theirs, or tokens would die with a move.
-var signingKeys = sync.OnceValue(func() map[string]any {
+// sharedSigningKeys are those of every shard without its own: kcp's shards share theirs, or tokens would die with a move.
+var sharedSigningKeys = sync.OnceValue(newSigningKeys)
+
+func newSigningKeys() map[string]any {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic(fmt.Errorf("make signing key: %w", err)) // the system has no randomness
@@ -133,4 +135,4 @@ var signingKeys = sync.OnceValue(func() map[string]any {
 		"use": "sig", "kty": "EC", "alg": "ES256", "crv": "P-256", "kid": encoded(id[:]),
 		"x": encoded(point[1 : 1+half]), "y": encoded(point[1+half:]),
 	}}}
-})
+}

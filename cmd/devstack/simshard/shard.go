@@ -22,6 +22,8 @@ type Config struct {
 	TLS *tls.Config
 	// AdminToken is the one bearer token that is let in.
 	AdminToken string
+	// SeparateSigningKeys gives the shard keys of its own for ServiceAccount tokens; all others of the process share theirs.
+	SeparateSigningKeys bool
 	// ExternalURL is the front door's, known late; empty until then.
 	ExternalURL func() string
 	// Peers are the other shards, known late.
@@ -44,8 +46,12 @@ type Shard struct {
 func Start(ctx context.Context, config Config) (*Shard, error) {
 	lifetime, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	shard := &Shard{cancel: cancel}
+	keys := sharedSigningKeys
+	if config.SeparateSigningKeys {
+		keys = sync.OnceValue(newSigningKeys)
+	}
 	for range max(config.APIServers, 1) {
-		server, err := newAPIServer(ctx, lifetime, config)
+		server, err := newAPIServer(ctx, lifetime, config, keys)
 		if err != nil {
 			shard.Stop()
 			return nil, fmt.Errorf("start API server of shard %s: %w", config.Name, err)
