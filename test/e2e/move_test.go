@@ -12,6 +12,8 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 	"github.com/kcp-migrate/kcp-migrate/test/installation"
@@ -153,7 +155,7 @@ func TestMove_CancelledWhileFenced_PutsTheTenantBack(t *testing.T) {
 	requireTenantBack(t, stack, status.LogicalCluster, origin, destination)
 }
 
-// requireTenantBack expects the tenant whole and served at the origin, and nothing of it at the destination.
+// requireTenantBack expects the tenant whole and writable at the origin, and nothing of it at the destination.
 func requireTenantBack(t *testing.T, stack *stack, logicalCluster string, origin, destination installation.Export) {
 	t.Helper()
 	originNow, destinationNow := stack.export(t, "root"), stack.export(t, "shard-1")
@@ -163,7 +165,11 @@ func requireTenantBack(t *testing.T, stack *stack, logicalCluster string, origin
 	require.Empty(t, destinationNow.Claims())
 	requireNeighboursUntouched(t, logicalCluster, origin, originNow)
 	requireNeighboursUntouched(t, logicalCluster, destination, destinationNow)
-	stack.startPoller(t).Stop()
+	tenant, err := stack.Tenant(consumer)
+	require.NoError(t, err)
+	written := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "written-again-"}}
+	_, err = tenant.CoreV1().ConfigMaps("default").Create(t.Context(), written, metav1.CreateOptions{})
+	require.NoError(t, err)
 }
 
 func requireNeighboursUntouched(t *testing.T, logicalCluster string, before, after installation.Export) {

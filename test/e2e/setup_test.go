@@ -29,8 +29,8 @@ type stack struct {
 	workers map[string]*installation.Process
 }
 
-// start starts an installation that ends with the test.
-func start(t *testing.T, entries int) *stack {
+// start starts an installation that ends with the test; flags are devstack's.
+func start(t *testing.T, entries int, flags ...string) *stack {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kcp-migrate-e2e-") //nolint:usetesting // the logs of a failed test are kept
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func start(t *testing.T, entries int) *stack {
 		}
 		require.NoError(t, os.RemoveAll(dir))
 	})
-	running, err := installation.Start(t.Context(), installation.Options{Dir: dir, Entries: entries})
+	running, err := installation.Start(t.Context(), installation.Options{Dir: dir, Entries: entries, Extra: flags})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, running.Stop()) })
 	stack := &stack{Installation: running, workers: map[string]*installation.Process{}}

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 
+	"github.com/kcp-migrate/kcp-migrate/worker"
 	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
 
@@ -23,8 +25,9 @@ type Outcome struct {
 
 // Run runs kcp-migrate against the installation's Temporal; progress receives its standard error.
 func (i *Installation) Run(ctx context.Context, progress io.Writer, arguments ...string) (Outcome, error) {
-	arguments = append(arguments, "--temporal-address", i.TemporalAddress)
 	command := exec.CommandContext(ctx, filepath.Join(i.binDir, "kcp-migrate"), arguments...)
+	// A flag counts more.
+	command.Env = append(os.Environ(), worker.EnvironmentVariable("temporal-address")+"="+i.TemporalAddress)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var stdout bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, progress
