@@ -92,6 +92,8 @@ type Written struct {
 type Straggler struct {
 	Ref     Ref  `json:"ref"`
 	Deleted bool `json:"deleted,omitempty"`
+	// OriginRevision is the entry's ModRevision at the origin, 0 when it was deleted.
+	OriginRevision int64 `json:"originRevision,omitempty"`
 	// Carried says that the destination has it now. Otherwise a person decides.
 	Carried bool `json:"carried"`
 	// DestinationRevision is of the write that carried it, 0 before. A later write of the same entry may replace that one.

@@ -104,6 +104,8 @@ type Result struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Undone says step by step what an undo took back.
 	Undone []string `json:"undone,omitempty"`
+	// NotUndone says what it could not take back, and why. A person has to: docs/operations.md.
+	NotUndone []string `json:"notUndone,omitempty"`
 }
 
 // Step is one finished step.
