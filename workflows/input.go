@@ -3,6 +3,9 @@ package workflows
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -34,7 +37,7 @@ func (i *Input) UnmarshalJSON(data []byte) error {
 func (i Input) Validate() error {
 	var problems []string
 	if i.problem != nil {
-		problems = append(problems, i.problem.Error())
+		problems = append(problems, explain(i.problem))
 	}
 	if i.LogicalCluster == "" {
 		problems = append(problems, "logicalCluster is missing: give a workspace path like root:org:ws or a logical cluster's name")
@@ -52,6 +55,44 @@ func (i Input) Validate() error {
 		return nil
 	}
 	return activities.Refuse(activities.InvalidInput, "invalid input: %s", strings.Join(problems, "; "))
+}
+
+// explain says what is wrong with the JSON without Go's names for it, and what would be right.
+func explain(problem error) string {
+	var illTyped *json.UnmarshalTypeError
+	switch {
+	case errors.As(problem, &illTyped) && illTyped.Field == "":
+		return fmt.Sprintf("it is a JSON %s; give an object with the fields %s", illTyped.Value, strings.Join(fieldNames(), ", "))
+	case errors.As(problem, &illTyped):
+		return fmt.Sprintf("field %s is a JSON %s; give %s", illTyped.Field, illTyped.Value, wanted(illTyped.Type))
+	case strings.Contains(problem.Error(), "unknown field"):
+		return fmt.Sprintf("%s; the fields are %s", strings.TrimPrefix(problem.Error(), "json: "), strings.Join(fieldNames(), ", "))
+	}
+	return problem.Error()
+}
+
+func wanted(fieldType reflect.Type) string {
+	switch {
+	case fieldType == reflect.TypeFor[Duration]():
+		return `a duration like "60s"`
+	case fieldType.Kind() == reflect.Bool:
+		return "true or false"
+	case fieldType.Kind() == reflect.Int64:
+		return "a whole number"
+	}
+	return "a string"
+}
+
+// fieldNames are Input's in JSON.
+func fieldNames() []string {
+	var names []string
+	input := reflect.TypeFor[Input]()
+	for i := range input.NumField() {
+		if name, _, _ := strings.Cut(input.Field(i).Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // withDefaults fills in what was left out.

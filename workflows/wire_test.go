@@ -91,15 +91,16 @@ func TestInput_Invalid_DecodesAndIsRefusedWithEveryProblem(t *testing.T) {
 	}{
 		"empty":                 {`{}`, []string{"logicalCluster is missing", "destinationShard is missing"}},
 		"null":                  {`null`, []string{"logicalCluster is missing"}},
-		"unknown field":         {`{"logicalCluster":"a","destinationShard":"b","shard":"c"}`, []string{`unknown field "shard"`}},
-		"ill-typed flag":        {`{"logicalCluster":"a","destinationShard":"b","dryRun":"yes"}`, []string{"dryRun", "bool"}},
-		"ill-typed number":      {`{"logicalCluster":"a","destinationShard":"b","maxRevisionLift":"many"}`, []string{"maxRevisionLift"}},
-		"number for a duration": {`{"logicalCluster":"a","destinationShard":"b","maxTimeAway":60}`, []string{"maxTimeAway"}},
+		"unknown field":         {`{"logicalCluster":"a","destinationShard":"b","shard":"c"}`, []string{`unknown field "shard"; the fields are logicalCluster, destinationShard, dryRun`}},
+		"ill-typed flag":        {`{"logicalCluster":"a","destinationShard":"b","dryRun":"yes"}`, []string{"field dryRun is a JSON string; give true or false"}},
+		"ill-typed number":      {`{"logicalCluster":"a","destinationShard":"b","maxRevisionLift":"many"}`, []string{"field maxRevisionLift is a JSON string; give a whole number"}},
+		"number for a duration": {`{"logicalCluster":"a","destinationShard":"b","maxTimeAway":60}`, []string{`field maxTimeAway is a JSON number; give a duration like "60s"`}},
 		"no duration":           {`{"logicalCluster":"a","destinationShard":"b","maxTimeAway":"soon"}`, []string{`parse duration "soon"`, "like 60s"}},
 		"negative duration":     {`{"logicalCluster":"a","destinationShard":"b","maxTimeAway":"-1s"}`, []string{"maxTimeAway is negative"}},
 		"negative lift":         {`{"logicalCluster":"a","destinationShard":"b","maxRevisionLift":-1}`, []string{"maxRevisionLift is negative"}},
-		"a string":              {`"root:consumer"`, []string{"cannot unmarshal string"}},
-		"a list":                {`["root:consumer","shard-1"]`, []string{"cannot unmarshal array"}},
+		"ill-typed name":        {`{"logicalCluster":["a"],"destinationShard":"b"}`, []string{"field logicalCluster is a JSON array; give a string"}},
+		"a string":              {`"root:consumer"`, []string{"it is a JSON string; give an object"}},
+		"a list":                {`["root:consumer","shard-1"]`, []string{"it is a JSON array; give an object"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var input workflows.Input
