@@ -73,7 +73,8 @@ func (p *pace) reckon(look look) standing {
 		s.TotalEntries = look.Plan.Entries
 	}
 	if look.Fenced && look.FencedAt != nil {
-		s.SecondsAway = look.At.Sub(*look.FencedAt).Seconds()
+		// The move goes by Temporal's clock, and may have been fenced since the look began.
+		s.SecondsAway = max(0, look.At.Sub(*look.FencedAt).Seconds())
 	}
 	if look.Copied == nil {
 		*p = pace{}

@@ -85,6 +85,13 @@ func TestPace_StartsAnewWithEachCopy(t *testing.T) {
 	require.Equal(t, pace{}, p)
 }
 
+func TestPace_WhenTemporalsClockIsAhead_CountsTheTimeAwayFromZero(t *testing.T) {
+	fencedAt := startedAt.Add(time.Second)
+	var p pace
+
+	require.Zero(t, p.reckon(look{Status: workflows.Status{Fenced: true, FencedAt: &fencedAt}, At: startedAt}).SecondsAway)
+}
+
 func TestBar_NeverOverflows(t *testing.T) {
 	for _, entries := range []int64{0, 1, 50, 100, 300} {
 		bar := standing{Entries: entries, TotalEntries: 100}.bar()
