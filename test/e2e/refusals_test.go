@@ -81,15 +81,15 @@ var badArguments = []refusal{
 // What only a client of Temporal's own can send.
 var badInputs = []refusal{
 	{name: "unknown field", input: `{"logicalCluster":"root:consumer","destinationShard":"shard-1","dryrum":true}`,
-		errorType: activities.InvalidInput, exitCode: exitUsage, advice: `unknown field "dryrum"`},
+		errorType: activities.InvalidInput, exitCode: exitUsage, advice: `unknown field "dryrum"; the fields are logicalCluster, destinationShard`},
 	{name: "ill-typed field", input: `{"logicalCluster":"root:consumer","destinationShard":"shard-1","dryRun":"yes"}`,
-		errorType: activities.InvalidInput, exitCode: exitUsage, advice: "dryRun"},
+		errorType: activities.InvalidInput, exitCode: exitUsage, advice: "give true or false"},
 	{name: "ill-typed duration", input: `{"logicalCluster":"root:consumer","destinationShard":"shard-1","maxTimeAway":"soon"}`,
 		errorType: activities.InvalidInput, exitCode: exitUsage, advice: "want a number with a unit"},
 	{name: "missing field", input: `{"logicalCluster":"root:consumer"}`,
 		errorType: activities.InvalidInput, exitCode: exitUsage, advice: "give the name of a Shard object"},
 	{name: "no object", input: `["root:consumer","shard-1"]`,
-		errorType: activities.InvalidInput, exitCode: exitUsage, advice: "invalid input"},
+		errorType: activities.InvalidInput, exitCode: exitUsage, advice: "give an object with the fields"},
 	{name: "workflow timeout", input: `{"logicalCluster":"root:consumer","destinationShard":"shard-1"}`, timeout: time.Hour,
 		errorType: activities.WorkflowTimeoutSet, exitCode: exitUsage, advice: "use maxTimeAway"},
 }
