@@ -27,7 +27,7 @@ const (
 	// leftoverKeys is how many keys leaveKeys leaves, more than a refusal lists.
 	leftoverKeys = 25
 	// meddlingDelay is longer than a simulated shard's controllers gather changes before they act on them.
-	meddlingDelay = 250 * time.Millisecond
+	meddlingDelay = 300 * time.Millisecond
 
 	logicalClusterKey = "/registry/core.kcp.io/logicalclusters/customresources/" + consumerCluster + "/cluster"
 	definitionsPrefix = "/registry/apiextensions.k8s.io/customresourcedefinitions/"

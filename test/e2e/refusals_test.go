@@ -217,7 +217,7 @@ func (s *stack) settled(t *testing.T) (origin, destination installation.Export) 
 		before := origin.Revision + destination.Revision
 		origin, destination = s.export(t, "root"), s.export(t, "shard-1")
 		return origin.Revision+destination.Revision == before
-	}, moveDeadline, 2*meddlingDelay)
+	}, moveDeadline, meddlingDelay)
 	return origin, destination
 }
 
