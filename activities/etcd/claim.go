@@ -23,12 +23,27 @@ func committedKey(logicalCluster string) string { return claimPrefix(logicalClus
 // claim is everything under a logical cluster's claim, read at one revision.
 type claim struct {
 	activities.Claim
+	// infoRevision is the ModRevision of the info.
+	infoRevision int64
 	// committedBy is the token under which the commit landed, empty before; committedRevision is that of the landing.
 	committedBy       activities.Token
 	committedRevision int64
 }
 
+// isOf reports whether a claim is of the token's run. One that was sealed by deleting its token has only its info
+// left to tell.
+func isOf(claim activities.Claim, token activities.Token) bool {
+	if claim.Token != "" {
+		return claim.Token.SameRun(token)
+	}
+	return claim.RunID != "" && claim.RunID == token.Run()
+}
+
 // Claim creates the claim. A repeat with the same token succeeds; another move's claim gives ErrClaimed and that claim.
+//
+// A claim that was sealed by deleting its token still counts, by its info. Taking it over would harm nothing, because
+// the undo under way compares that info before it deletes; but the undo would be cut short, and what it left would be
+// in the new move's way. And a late attempt of the sealed run's own Claim must not bring its token back.
 func (s *Store) Claim(
 	ctx context.Context, guard activities.Guard, info activities.ClaimInfo,
 ) (activities.Claim, error) {
@@ -40,9 +55,9 @@ func (s *Store) Claim(
 		return activities.Claim{}, fmt.Errorf("encode claim of logical cluster %s: %w", guard.LogicalCluster, err)
 	}
 	response, err := s.client.Txn(ctx).
-		If(absent(tokenKey(guard.LogicalCluster))).
+		If(absent(tokenKey(guard.LogicalCluster)), absent(infoKey(guard.LogicalCluster))).
 		Then(
-			// Left where somebody removed a token by hand. Only an absent one says that no commit has landed.
+			// Left where somebody removed only a part by hand. Only an absent one says that no commit has landed.
 			clientv3.OpDelete(committedKey(guard.LogicalCluster)),
 			clientv3.OpDelete(deletedKey(guard.LogicalCluster)),
 			clientv3.OpPut(tokenKey(guard.LogicalCluster), string(guard.Token)),
@@ -65,7 +80,7 @@ func (s *Store) claimed(ctx context.Context, guard activities.Guard) (activities
 		return activities.Claim{}, err
 	case present.Token == guard.Token:
 		return present, nil
-	case present.Token.SameRun(guard.Token):
+	case isOf(present, guard.Token):
 		return present, fmt.Errorf("claim logical cluster %s: %w", guard.LogicalCluster, activities.ErrTokenLost)
 	default:
 		return present, fmt.Errorf("claim logical cluster %s: %w: workflow %s",
@@ -73,13 +88,13 @@ func (s *Store) claimed(ctx context.Context, guard activities.Guard) (activities
 	}
 }
 
-// ReadClaim gives ErrNotFound where there is none.
+// ReadClaim gives ErrNotFound where there is none. A claim that was sealed by deleting its token comes without one.
 func (s *Store) ReadClaim(ctx context.Context, logicalCluster string) (activities.Claim, error) {
 	read, err := s.readClaim(ctx, logicalCluster)
 	if err != nil {
 		return activities.Claim{}, err
 	}
-	if read.Token == "" {
+	if read.Token == "" && read.infoRevision == 0 {
 		return activities.Claim{}, fmt.Errorf("read claim of logical cluster %s: %w", logicalCluster, activities.ErrNotFound)
 	}
 	return read.Claim, nil
@@ -100,17 +115,18 @@ func (s *Store) readClaim(ctx context.Context, logicalCluster string) (claim, er
 			if err := json.Unmarshal(kv.Value, &read.ClaimInfo); err != nil {
 				return claim{}, fmt.Errorf("decode claim of logical cluster %s: %w", logicalCluster, err)
 			}
+			read.infoRevision = kv.ModRevision
 		case committedKey(logicalCluster):
 			read.committedBy, read.committedRevision = activities.Token(kv.Value), kv.ModRevision
 		}
 	}
-	read.Committed = read.committedBy.SameRun(read.Token)
+	read.Committed = isOf(read.Claim, read.committedBy)
 	return read, nil
 }
 
 // RaiseToken replaces the token by a higher one of the same run. ErrTokenLost if the claim is not this run's.
 func (s *Store) RaiseToken(ctx context.Context, guard activities.Guard, to activities.Token) error {
-	return s.raise(ctx, guard, to, func(present claim) error {
+	return s.replaceToken(ctx, guard, to, putToken(guard, to), func(present claim) error {
 		if !present.Token.SameRun(to) {
 			return activities.ErrTokenLost
 		}
@@ -118,14 +134,35 @@ func (s *Store) RaiseToken(ctx context.Context, guard activities.Guard, to activ
 	})
 }
 
-// errGone says that a claim is no longer of this run.
+func putToken(guard activities.Guard, to activities.Token) clientv3.Op {
+	return clientv3.OpPut(tokenKey(guard.LogicalCluster), string(to))
+}
+
+// errGone says that a claim holds no token of this run any more.
 var errGone = errors.New("claim is gone")
 
 // Seal raises the token in one Txn with the proof that the commit has not landed: ErrCommitted if it has.
 // A claim that is gone, or is another run's by now, seals nothing and is no error: no commit of this run can
 // land without its token.
+//
+// Where etcd is out of space it refuses every Txn that has a put in it, and so the token is deleted instead. That
+// locks out the run's writes for good. Its deletions go on by the info that is left: see guardedDelete.
 func (s *Store) Seal(ctx context.Context, guard activities.Guard, to activities.Token) error {
-	err := s.raise(ctx, guard, to, func(present claim) error {
+	err := s.seal(ctx, guard, to, putToken(guard, to))
+	if errors.Is(err, activities.ErrNoSpace) {
+		return s.sealByDeletion(ctx, guard, to)
+	}
+	return err
+}
+
+func (s *Store) sealByDeletion(ctx context.Context, guard activities.Guard, to activities.Token) error {
+	return s.seal(ctx, guard, to, clientv3.OpDelete(tokenKey(guard.LogicalCluster)))
+}
+
+func (s *Store) seal(
+	ctx context.Context, guard activities.Guard, to activities.Token, replacement clientv3.Op,
+) error {
+	err := s.replaceToken(ctx, guard, to, replacement, func(present claim) error {
 		if present.committedBy.SameRun(to) {
 			return activities.ErrCommitted
 		}
@@ -140,10 +177,12 @@ func (s *Store) Seal(ctx context.Context, guard activities.Guard, to activities.
 	return err
 }
 
-// raise puts a higher token unless the claim forbids it. It goes from whatever lower token of the run is
-// there, so that it can be repeated; that and the commit's absence are compared in the Txn.
-func (s *Store) raise(
-	ctx context.Context, guard activities.Guard, to activities.Token, forbids func(claim) error,
+// replaceToken puts a higher token, or deletes the present one, unless the claim forbids it. It goes from whatever
+// lower token of the run is there, so that it can be repeated; that and the commit's absence are compared in the Txn.
+// It looks before every try: the Txn that uses up etcd's space lands and is yet answered with ErrNoSpace
+// (quotaApplierV3 in etcd's server/etcdserver/apply/quota.go).
+func (s *Store) replaceToken(
+	ctx context.Context, guard activities.Guard, to activities.Token, replacement clientv3.Op, forbids func(claim) error,
 ) error {
 	if err := checkRaise(guard, to); err != nil {
 		return err
@@ -154,33 +193,33 @@ func (s *Store) raise(
 			return err
 		}
 		if err := forbids(present); err != nil {
-			return fmt.Errorf("raise token of logical cluster %s: %w", guard.LogicalCluster, err)
+			return fmt.Errorf("replace token of logical cluster %s: %w", guard.LogicalCluster, err)
 		}
 		if present.Token == to {
 			return nil
 		}
 		if present.Token.Number() > to.Number() {
-			return fmt.Errorf("raise token of logical cluster %s to %s: %w: it is %s already",
+			return fmt.Errorf("replace token of logical cluster %s by %s: %w: it is %s already",
 				guard.LogicalCluster, to, activities.ErrTokenLost, present.Token)
 		}
-		raised, err := s.raiseFrom(ctx, guard, present, to)
-		if err != nil || raised {
+		replaced, err := s.replaceTokenIf(ctx, guard, present, replacement)
+		if err != nil || replaced {
 			return err
 		}
 	}
 }
 
-// raiseFrom gives false when the claim has changed since it was read.
-func (s *Store) raiseFrom(
-	ctx context.Context, guard activities.Guard, present claim, to activities.Token,
+// replaceTokenIf gives false when the claim has changed since it was read.
+func (s *Store) replaceTokenIf(
+	ctx context.Context, guard activities.Guard, present claim, replacement clientv3.Op,
 ) (bool, error) {
 	held := activities.Guard{LogicalCluster: guard.LogicalCluster, Token: present.Token}
 	committed := clientv3.ModRevision(committedKey(guard.LogicalCluster))
 	response, err := s.client.Txn(ctx).
 		If(holdsToken(held), clientv3.Compare(committed, "=", present.committedRevision)).
-		Then(clientv3.OpPut(tokenKey(guard.LogicalCluster), string(to))).Commit()
+		Then(replacement).Commit()
 	if err != nil {
-		return false, fmt.Errorf("raise token of logical cluster %s: %w", guard.LogicalCluster, translate(err))
+		return false, fmt.Errorf("replace token of logical cluster %s: %w", guard.LogicalCluster, translate(err))
 	}
 	return response.Succeeded, nil
 }
@@ -199,7 +238,7 @@ func checkRaise(guard activities.Guard, to activities.Token) error {
 // Release removes the claim. One that is gone, or another run's by now, is no error; one of this run that
 // holds another token is: this attempt was given up for dead.
 func (s *Store) Release(ctx context.Context, guard activities.Guard) error {
-	_, err := s.guarded(ctx, guard, nil, clientv3.OpDelete(claimPrefix(guard.LogicalCluster), clientv3.WithPrefix()))
+	_, err := s.guardedDelete(ctx, guard, nil, clientv3.OpDelete(claimPrefix(guard.LogicalCluster), clientv3.WithPrefix()))
 	if err == nil {
 		return nil
 	}

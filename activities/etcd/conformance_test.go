@@ -67,7 +67,7 @@ func consumersEntries(lines []fixtureLine) map[string]string {
 
 func claimed(t testing.TB, store *Store) {
 	t.Helper()
-	_, err := store.Claim(t.Context(), guard, activities.ClaimInfo{WorkflowID: "migrate-" + consumer})
+	_, err := store.Claim(t.Context(), guard, activities.ClaimInfo{WorkflowID: "migrate-" + consumer, RunID: guard.Token.Run()})
 	require.NoError(t, err)
 }
 
@@ -474,88 +474,90 @@ func TestPutIfUnchanged_WhenSomebodyElseWasThere_LeavesTheirs(t *testing.T) {
 	})
 }
 
+// everyWrite is each method of the store that writes or deletes, with something for it to do.
+var everyWrite = map[string]func(ctx context.Context, store *Store, guard activities.Guard) error{
+	"Write": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		return store.Write(ctx, guard, oneBatch(someEntries(1, 64)), ignore)
+	},
+	"Repair by a put": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		return store.Repair(ctx, guard, someEntries(1, 64), nil)
+	},
+	"Repair by a delete": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		return store.Repair(ctx, guard, nil, []activities.Ref{someEntries(1, 64)[0].Ref})
+	},
+	"PutIfUnchanged": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		_, err := store.PutIfUnchanged(ctx, guard, someEntries(1, 64)[0], 1<<60)
+		return err
+	},
+	"DeleteVerified": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		_, _, err := store.DeleteVerified(ctx, guard, 1<<60)
+		return err
+	},
+	"DeleteRefs": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		return store.DeleteRefs(ctx, guard, []activities.Listed{{Ref: someEntries(1, 64)[0].Ref, ModRevision: 1}})
+	},
+	"DeleteAll": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		_, err := store.DeleteAll(ctx, guard)
+		return err
+	},
+	"EditLogicalCluster": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		object, err := store.LogicalCluster(ctx, consumer)
+		if err != nil {
+			return err
+		}
+		_, err = store.EditLogicalCluster(ctx, guard, consumer, object.ModRevision, []byte("{}"))
+		return err
+	},
+	"EditLogicalCluster of system:shard": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		object, err := store.LogicalCluster(ctx, keyspace.SystemShard)
+		if err != nil {
+			return err
+		}
+		_, err = store.EditLogicalCluster(ctx, guard, keyspace.SystemShard, object.ModRevision, []byte("{}"))
+		return err
+	},
+	"DeleteLogicalCluster": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		object, err := store.LogicalCluster(ctx, consumer)
+		if err != nil {
+			return err
+		}
+		return store.DeleteLogicalCluster(ctx, guard, object.ModRevision)
+	},
+	"Commit": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		object, err := store.LogicalCluster(ctx, consumer)
+		if err != nil {
+			return err
+		}
+		_, err = store.Commit(ctx, guard, object.ModRevision, []byte("{}"), guard.Token.Next())
+		return err
+	},
+	"CreateBoundCRD": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		_, err := store.CreateBoundCRD(ctx, guard, "some-uid", []byte("{}"))
+		return err
+	},
+	"LiftRevision": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		_, err := store.LiftRevision(ctx, guard, 1<<60, 1, func(int64) {})
+		return err
+	},
+	"Release": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		return store.Release(ctx, guard)
+	},
+}
+
+func everything(string) bool { return true }
+
 func TestEveryWrite_WhenTheTokenIsLost_IsRefused(t *testing.T) {
 	lines := fixture(t, "root")
-	entry := someEntries(1, 64)[0]
-	writes := map[string]func(ctx context.Context, store *Store, guard activities.Guard) error{
-		"Write": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			return store.Write(ctx, guard, oneBatch([]activities.Entry{entry}), ignore)
-		},
-		"Repair by a put": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			return store.Repair(ctx, guard, []activities.Entry{entry}, nil)
-		},
-		"Repair by a delete": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			return store.Repair(ctx, guard, nil, []activities.Ref{entry.Ref})
-		},
-		"PutIfUnchanged": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			_, err := store.PutIfUnchanged(ctx, guard, entry, 1<<60)
-			return err
-		},
-		"DeleteVerified": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			_, _, err := store.DeleteVerified(ctx, guard, 1<<60)
-			return err
-		},
-		"DeleteRefs": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			return store.DeleteRefs(ctx, guard, []activities.Listed{{Ref: entry.Ref, ModRevision: 1}})
-		},
-		"DeleteAll": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			_, err := store.DeleteAll(ctx, guard)
-			return err
-		},
-		"EditLogicalCluster": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			object, err := store.LogicalCluster(ctx, consumer)
-			if err != nil {
-				return err
-			}
-			_, err = store.EditLogicalCluster(ctx, guard, consumer, object.ModRevision, []byte("{}"))
-			return err
-		},
-		"EditLogicalCluster of system:shard": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			object, err := store.LogicalCluster(ctx, keyspace.SystemShard)
-			if err != nil {
-				return err
-			}
-			_, err = store.EditLogicalCluster(ctx, guard, keyspace.SystemShard, object.ModRevision, []byte("{}"))
-			return err
-		},
-		"DeleteLogicalCluster": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			object, err := store.LogicalCluster(ctx, consumer)
-			if err != nil {
-				return err
-			}
-			return store.DeleteLogicalCluster(ctx, guard, object.ModRevision)
-		},
-		"Commit": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			object, err := store.LogicalCluster(ctx, consumer)
-			if err != nil {
-				return err
-			}
-			_, err = store.Commit(ctx, guard, object.ModRevision, []byte("{}"), guard.Token.Next())
-			return err
-		},
-		"CreateBoundCRD": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			_, err := store.CreateBoundCRD(ctx, guard, "some-uid", []byte("{}"))
-			return err
-		},
-		"LiftRevision": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			_, err := store.LiftRevision(ctx, guard, 1<<60, 1, func(int64) {})
-			return err
-		},
-		"Release": func(ctx context.Context, store *Store, guard activities.Guard) error {
-			return store.Release(ctx, guard)
-		},
-	}
-	all := func(string) bool { return true }
 	eachServer(t, func(t *testing.T, server *server) {
 		store := server.open(t)
 		load(t, store, lines)
 		claimed(t, store)
 		require.NoError(t, store.RaiseToken(t.Context(), guard, guard.Token.Next()))
-		before := export(t, store, all)
-		for name, write := range writes {
+		before := export(t, store, everything)
+		for name, write := range everyWrite {
 			t.Run(name, func(t *testing.T) {
 				require.ErrorIs(t, write(t.Context(), store, guard), activities.ErrTokenLost)
-				require.Equal(t, before, export(t, store, all))
+				require.Equal(t, before, export(t, store, everything))
 			})
 		}
 	})
@@ -617,6 +619,11 @@ func TestDeleteVerified_LeavesAndNamesWhatHasChangedSince(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, refs(stragglers))
 		require.Equal(t, int64(len(entries)-2), deleted)
+		for _, straggler := range stragglers[:2] {
+			key := keyOf(straggler.Ref)
+			require.Equal(t, export(t, store, below(key))[key].ModRevision, straggler.OriginRevision)
+		}
+		require.Zero(t, stragglers[2].OriginRevision, "there is no revision of what is gone")
 		require.Len(t, export(t, store, func(key string) bool { return owner(key) == consumer }), 3)
 
 		deleted, stragglers, err = store.DeleteVerified(ctx, guard, verified)
@@ -666,7 +673,7 @@ func deleteFirstPage(t *testing.T, store *Store, verified int64) int64 {
 	prefix := store.layout.FamilyPrefix(configMaps, consumer)
 	page, err := store.client.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(deletePage))
 	require.NoError(t, err)
-	deleted, err := store.deleteUnchanged(t.Context(), guard, page.Kvs, verified+1)
+	deleted, err := store.sweep(guard, verified+1, store.deleteMarked).page(t.Context(), page.Kvs)
 	require.NoError(t, err)
 	return deleted
 }
@@ -810,33 +817,6 @@ func TestCommit_Repeated_GivesTheRevisionOfTheLanding(t *testing.T) {
 		require.True(t, claim.Committed)
 		require.Equal(t, activities.Token("run-1/2"), claim.Token)
 		require.ErrorIs(t, store.Seal(ctx, guard, "run-1/3"), activities.ErrCommitted)
-	})
-}
-
-func TestSealAndCommit_AtTheSameTime_OnlyOneOfThemWins(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *server) {
-		ctx, store := t.Context(), server.open(t)
-		for round := range 50 {
-			guard := activities.Guard{LogicalCluster: consumer, Token: activities.NewToken(fmt.Sprintf("round-%d", round))}
-			_, err := store.Claim(ctx, guard, activities.ClaimInfo{})
-			require.NoError(t, err)
-			var sealed, committed error
-			var racing sync.WaitGroup
-			racing.Go(func() { sealed = store.Seal(ctx, guard, guard.Token.Next()) })
-			racing.Go(func() { _, committed = store.Commit(ctx, guard, 0, []byte("open"), guard.Token.Next()) })
-			racing.Wait()
-			_, err = store.LogicalCluster(ctx, consumer)
-			if committed == nil {
-				require.ErrorIs(t, sealed, activities.ErrCommitted)
-				require.NoError(t, err)
-			} else {
-				require.NoError(t, sealed)
-				require.ErrorIs(t, committed, activities.ErrTokenLost)
-				require.ErrorIs(t, err, activities.ErrNotFound)
-			}
-			deleteRaw(t, store, store.layout.LogicalClusterKey(consumer))
-			require.NoError(t, store.Release(ctx, activities.Guard{LogicalCluster: consumer, Token: guard.Token.Next()}))
-		}
 	})
 }
 

@@ -32,7 +32,10 @@ const deletePage = 1000
 func (s *Store) DeleteVerified(
 	ctx context.Context, guard activities.Guard, verifiedRevision int64,
 ) (int64, []activities.Straggler, error) {
-	deleted, err := s.deleteOlder(ctx, guard, verifiedRevision+1)
+	if err := s.checkToken(ctx, guard); err != nil {
+		return 0, nil, err
+	}
+	deleted, err := s.sweep(guard, verifiedRevision+1, s.deleteMarked).all(ctx)
 	if err != nil {
 		return deleted, nil, err
 	}
@@ -50,11 +53,15 @@ func (s *Store) DeleteVerified(
 }
 
 // DeleteAll deletes every entry, all but the LogicalCluster, until a look finds none:
-// controllers may write while it runs.
+// controllers may write while it runs. It works in an etcd that is out of space too.
 func (s *Store) DeleteAll(ctx context.Context, guard activities.Guard) (int64, error) {
+	if err := s.checkDeletable(ctx, guard); err != nil {
+		return 0, err
+	}
+	sweep := s.sweep(guard, math.MaxInt64, s.deleteUnmarked)
 	var total int64
 	for {
-		deleted, err := s.deleteOlder(ctx, guard, math.MaxInt64)
+		deleted, err := sweep.all(ctx)
 		total += deleted
 		if err != nil || deleted == 0 {
 			return total, err
@@ -62,38 +69,67 @@ func (s *Store) DeleteAll(ctx context.Context, guard activities.Guard) (int64, e
 	}
 }
 
-// deleteOlder deletes the entries whose ModRevision is below a revision.
-func (s *Store) deleteOlder(ctx context.Context, guard activities.Guard, before int64) (int64, error) {
-	if err := s.checkToken(ctx, guard); err != nil {
-		return 0, err
+// deletionTxn deletes keys in one Txn, all of them in a span.
+type deletionTxn func(
+	ctx context.Context, guard activities.Guard, keys span, compares []clientv3.Cmp, deletes ...clientv3.Op,
+) (*clientv3.TxnResponse, error)
+
+// deleteMarked leaves in the claim which keys were deleted.
+func (s *Store) deleteMarked(
+	ctx context.Context, guard activities.Guard, keys span, compares []clientv3.Cmp, deletes ...clientv3.Op,
+) (*clientv3.TxnResponse, error) {
+	mark, err := deletedMark(guard, keys)
+	if err != nil {
+		return nil, err
 	}
-	families, err := s.discover(ctx, guard.LogicalCluster, 0)
+	return s.guarded(ctx, guard, compares, append(deletes, mark)...)
+}
+
+// deleteUnmarked has no put in its Txn.
+func (s *Store) deleteUnmarked(
+	ctx context.Context, guard activities.Guard, _ span, compares []clientv3.Cmp, deletes ...clientv3.Op,
+) (*clientv3.TxnResponse, error) {
+	return s.guardedDelete(ctx, guard, compares, deletes...)
+}
+
+// sweep deletes entries of the guard's logical cluster whose ModRevision is below a revision.
+type sweep struct {
+	store  *Store
+	guard  activities.Guard
+	before int64
+	txn    deletionTxn
+}
+
+func (s *Store) sweep(guard activities.Guard, before int64, txn deletionTxn) *sweep {
+	return &sweep{store: s, guard: guard, before: before, txn: txn}
+}
+
+func (w *sweep) all(ctx context.Context) (int64, error) {
+	families, err := w.store.discover(ctx, w.guard.LogicalCluster, 0)
 	if err != nil {
 		return 0, err
 	}
 	var total int64
 	for _, family := range families {
-		deleted, err := s.deleteFamily(ctx, guard, family, before)
+		deleted, err := w.family(ctx, family)
 		total += deleted
 		if err != nil {
-			return total, fmt.Errorf("delete family %s of logical cluster %s: %w", family, guard.LogicalCluster, err)
+			return total, fmt.Errorf("delete family %s of logical cluster %s: %w", family, w.guard.LogicalCluster, err)
 		}
 	}
 	return total, nil
 }
 
-func (s *Store) deleteFamily(
-	ctx context.Context, guard activities.Guard, family keyspace.Family, before int64,
-) (int64, error) {
+func (w *sweep) family(ctx context.Context, family keyspace.Family) (int64, error) {
 	var total int64
-	keys := prefixSpan(s.layout.FamilyPrefix(family, guard.LogicalCluster))
+	keys := prefixSpan(w.store.layout.FamilyPrefix(family, w.guard.LogicalCluster))
 	for {
-		page, err := s.client.Get(ctx, keys.from, clientv3.WithRange(keys.to),
+		page, err := w.store.client.Get(ctx, keys.from, clientv3.WithRange(keys.to),
 			clientv3.WithKeysOnly(), clientv3.WithLimit(deletePage))
 		if err != nil {
 			return total, translate(err)
 		}
-		deleted, err := s.deleteUnchanged(ctx, guard, page.Kvs, before)
+		deleted, err := w.page(ctx, page.Kvs)
 		total += deleted
 		if errors.Is(err, activities.ErrConflict) {
 			continue // somebody wrote into this page since it was listed: look at it again
@@ -105,38 +141,33 @@ func (s *Store) deleteFamily(
 	}
 }
 
-// deleteUnchanged deletes those keys of a page whose ModRevision is below a revision: as a range if that is
+// page deletes those of some keys whose ModRevision is below the sweep's revision: as a range if that is
 // all of them, else one by one. The LogicalCluster stays, and nothing is deleted by a range that spans its key.
-func (s *Store) deleteUnchanged(
-	ctx context.Context, guard activities.Guard, page []*mvccpb.KeyValue, before int64,
-) (int64, error) {
+func (w *sweep) page(ctx context.Context, page []*mvccpb.KeyValue) (int64, error) {
 	var unchanged []deletion
-	logicalClusterKey := s.layout.LogicalClusterKey(guard.LogicalCluster)
+	layout := w.store.layout
+	logicalClusterKey := layout.LogicalClusterKey(w.guard.LogicalCluster)
 	whole := true
 	for _, kv := range page {
-		if kv.ModRevision < before && string(kv.Key) != logicalClusterKey {
+		if kv.ModRevision < w.before && string(kv.Key) != logicalClusterKey {
 			unchanged = append(unchanged, deletion{key: string(kv.Key), modRevision: kv.ModRevision})
 		}
-		whole = whole && kv.ModRevision < before
+		whole = whole && kv.ModRevision < w.before
 	}
 	if len(unchanged) == 0 {
 		return 0, nil
 	}
 	keys := span{from: unchanged[0].key, to: unchanged[len(unchanged)-1].key + "\x00"}
-	if whole && !strings.HasPrefix(keys.from, s.layout.FamilyPrefix(keyspace.LogicalClusters, guard.LogicalCluster)) {
-		return s.deleteRange(ctx, guard, keys, before)
+	if whole && !strings.HasPrefix(keys.from, layout.FamilyPrefix(keyspace.LogicalClusters, w.guard.LogicalCluster)) {
+		return w.span(ctx, keys)
 	}
-	return s.deleteEach(ctx, guard, unchanged)
+	return w.store.deleteEach(ctx, w.guard, unchanged, w.txn)
 }
 
-func (s *Store) deleteRange(ctx context.Context, guard activities.Guard, keys span, before int64) (int64, error) {
-	older := clientv3.Compare(clientv3.ModRevision(keys.from).WithRange(keys.to), "<", before)
-	mark, err := deletedMark(guard, keys)
-	if err != nil {
-		return 0, err
-	}
-	response, err := s.guarded(ctx, guard, []clientv3.Cmp{older},
-		clientv3.OpDelete(keys.from, clientv3.WithRange(keys.to)), mark)
+func (w *sweep) span(ctx context.Context, keys span) (int64, error) {
+	older := clientv3.Compare(clientv3.ModRevision(keys.from).WithRange(keys.to), "<", w.before)
+	response, err := w.txn(ctx, w.guard, keys, []clientv3.Cmp{older},
+		clientv3.OpDelete(keys.from, clientv3.WithRange(keys.to)))
 	if err != nil {
 		return 0, err
 	}
@@ -150,13 +181,15 @@ type deletion struct {
 }
 
 // deleteEach deletes keys of one family, given in key order.
-func (s *Store) deleteEach(ctx context.Context, guard activities.Guard, keys []deletion) (int64, error) {
+func (s *Store) deleteEach(
+	ctx context.Context, guard activities.Guard, keys []deletion, txn deletionTxn,
+) (int64, error) {
 	var total int64
 	for len(keys) > 0 {
-		// One comparison is the token's, one operation the mark's.
-		batch := keys[:min(len(keys), max(s.limits.maxOps()-1, 1))]
-		err := s.deleteBatch(ctx, guard, batch)
-		if err != nil && s.limits.learn(err, len(batch)+1, 0) {
+		// Room for the guard's comparisons; the mark needs less.
+		batch := keys[:min(len(keys), max(s.limits.maxOps()-sealedCompares, 1))]
+		err := deleteBatch(ctx, guard, batch, txn)
+		if err != nil && s.limits.learn(err, len(batch)+sealedCompares, 0) {
 			continue
 		}
 		if err != nil {
@@ -168,18 +201,15 @@ func (s *Store) deleteEach(ctx context.Context, guard activities.Guard, keys []d
 	return total, nil
 }
 
-func (s *Store) deleteBatch(ctx context.Context, guard activities.Guard, batch []deletion) error {
-	mark, err := deletedMark(guard, span{from: batch[0].key, to: batch[len(batch)-1].key + "\x00"})
-	if err != nil {
-		return err
-	}
+func deleteBatch(ctx context.Context, guard activities.Guard, batch []deletion, txn deletionTxn) error {
+	keys := span{from: batch[0].key, to: batch[len(batch)-1].key + "\x00"}
 	compares := make([]clientv3.Cmp, 0, len(batch))
-	ops := make([]clientv3.Op, 0, len(batch)+1)
+	ops := make([]clientv3.Op, 0, len(batch)+1) // and the mark
 	for _, deletion := range batch {
 		compares = append(compares, clientv3.Compare(clientv3.ModRevision(deletion.key), "=", deletion.modRevision))
 		ops = append(ops, clientv3.OpDelete(deletion.key))
 	}
-	_, err = s.guarded(ctx, guard, compares, append(ops, mark)...)
+	_, err := txn(ctx, guard, keys, compares, ops...)
 	return err
 }
 
@@ -206,7 +236,7 @@ func (s *Store) DeleteRefs(ctx context.Context, guard activities.Guard, entries 
 
 func (s *Store) deletePresent(ctx context.Context, guard activities.Guard, keys []deletion) error {
 	for {
-		_, err := s.deleteEach(ctx, guard, keys)
+		_, err := s.deleteEach(ctx, guard, keys, s.deleteMarked)
 		if !errors.Is(err, activities.ErrConflict) {
 			return err
 		}
@@ -252,7 +282,7 @@ func (s *Store) changedSince(ctx context.Context, logicalCluster string, revisio
 			for _, kv := range window {
 				if kv.ModRevision > revision && string(kv.Key) != logicalClusterKey {
 					ref := activities.Ref{Family: family, Suffix: string(kv.Key[len(prefix):])}
-					changed = append(changed, activities.Straggler{Ref: ref})
+					changed = append(changed, activities.Straggler{Ref: ref, OriginRevision: kv.ModRevision})
 				}
 			}
 		}

@@ -133,7 +133,7 @@ func (s *Store) DeleteLogicalCluster(ctx context.Context, guard activities.Guard
 	if modRevision <= 0 {
 		return fmt.Errorf("delete LogicalCluster %s: no revision given", guard.LogicalCluster)
 	}
-	if _, err := s.guarded(ctx, guard, []clientv3.Cmp{isAt(key, modRevision)}, clientv3.OpDelete(key)); err != nil {
+	if _, err := s.guardedDelete(ctx, guard, []clientv3.Cmp{isAt(key, modRevision)}, clientv3.OpDelete(key)); err != nil {
 		return fmt.Errorf("delete LogicalCluster %s: %w", guard.LogicalCluster, err)
 	}
 	return nil

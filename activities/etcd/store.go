@@ -4,8 +4,8 @@
 //
 // Besides kcp's own keys it uses these, outside of every kcp storage prefix:
 //
-//	/kcp-migrate/migrations/<logical cluster>/token      the claim: the token, alone
-//	/kcp-migrate/migrations/<logical cluster>/info       whom to ask about the claim
+//	/kcp-migrate/migrations/<logical cluster>/token      the claim: the token, alone; deleted first where a full etcd takes no higher one
+//	/kcp-migrate/migrations/<logical cluster>/info       whose the claim is, and whom to ask about it
 //	/kcp-migrate/migrations/<logical cluster>/committed  the token under which the commit landed
 //	/kcp-migrate/migrations/<logical cluster>/deleted    the range of the latest deletion at an origin
 //	/kcp-migrate/locks/<name>                            what one worker at a time may do

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -23,6 +24,38 @@ func (s *Store) guarded(
 		return nil, err
 	}
 	compares = append([]clientv3.Cmp{holdsToken(guard)}, compares...)
+	return s.txn(ctx, compares, operations, func() error { return s.checkToken(ctx, guard) })
+}
+
+// sealedCompares is how many comparisons guard a deletion under a sealed claim; a token takes one.
+const sealedCompares = 2
+
+// guardedDelete is guarded for what an undo deletes. It goes on under a claim that the guard's run has sealed by
+// deleting its token, because etcd was too full for a higher one: there the run's info must still be as it was read,
+// and another move's claim would have replaced it. That does not tell the run's attempts apart: one given up for dead
+// may do no more than delete what the undo deletes as well, so no put and no other deletion may be guarded so.
+func (s *Store) guardedDelete(
+	ctx context.Context, guard activities.Guard, compares []clientv3.Cmp, deletes ...clientv3.Op,
+) (*clientv3.TxnResponse, error) {
+	response, err := s.guarded(ctx, guard, compares, deletes...)
+	if !errors.Is(err, activities.ErrTokenLost) {
+		return response, err
+	}
+	info, err := s.sealedInfo(ctx, guard)
+	if err != nil {
+		return nil, err
+	}
+	sealed := []clientv3.Cmp{absent(tokenKey(guard.LogicalCluster)), isAt(infoKey(guard.LogicalCluster), info)}
+	return s.txn(ctx, append(sealed, compares...), deletes, func() error {
+		_, err := s.sealedInfo(ctx, guard)
+		return err
+	})
+}
+
+// txn gives ErrConflict where a comparison fails, unless proven says that it was the guard's.
+func (s *Store) txn(
+	ctx context.Context, compares []clientv3.Cmp, operations []clientv3.Op, proven func() error,
+) (*clientv3.TxnResponse, error) {
 	response, err := s.client.Txn(ctx).If(compares...).Then(operations...).Commit()
 	if err != nil {
 		return nil, translate(err)
@@ -30,7 +63,7 @@ func (s *Store) guarded(
 	if response.Succeeded {
 		return response, nil
 	}
-	if err := s.checkToken(ctx, guard); err != nil {
+	if err := proven(); err != nil {
 		return nil, err
 	}
 	return nil, activities.ErrConflict
@@ -58,9 +91,35 @@ func (s *Store) checkToken(ctx context.Context, guard activities.Guard) error {
 		return err
 	}
 	if held != guard.Token {
-		return fmt.Errorf("%w: logical cluster %s is held by %q, not %q", activities.ErrTokenLost, guard.LogicalCluster, held, guard.Token)
+		return tokenLost(guard, held)
 	}
 	return nil
+}
+
+// checkDeletable is checkToken for what guardedDelete guards.
+func (s *Store) checkDeletable(ctx context.Context, guard activities.Guard) error {
+	err := s.checkToken(ctx, guard)
+	if errors.Is(err, activities.ErrTokenLost) {
+		_, err = s.sealedInfo(ctx, guard)
+	}
+	return err
+}
+
+// sealedInfo gives the ModRevision of the info of a claim that the guard's run has sealed by deleting its token, or
+// ErrTokenLost. A committed one is not sealed: there somebody has removed the token by hand.
+func (s *Store) sealedInfo(ctx context.Context, guard activities.Guard) (int64, error) {
+	present, err := s.readClaim(ctx, guard.LogicalCluster)
+	if err != nil {
+		return 0, err
+	}
+	if present.Token != "" || present.Committed || !isOf(present.Claim, guard.Token) {
+		return 0, tokenLost(guard, present.Token)
+	}
+	return present.infoRevision, nil
+}
+
+func tokenLost(guard activities.Guard, held activities.Token) error {
+	return fmt.Errorf("%w: logical cluster %s is held by %q, not %q", activities.ErrTokenLost, guard.LogicalCluster, held, guard.Token)
 }
 
 // readToken gives the token of a logical cluster's claim, empty where there is none.
