@@ -78,13 +78,11 @@ func (s *Shard) TouchDestination(ctx context.Context, input GuardInput) error {
 func (s *Shard) DeleteOriginEntries(ctx context.Context, input DeleteInput) (*DeleteResult, error) {
 	result := &DeleteResult{}
 	err := heartbeating(ctx, func(ctx context.Context) (err error) {
-		if result.Revision, err = s.Store.Revision(ctx); err != nil {
-			return fmt.Errorf("read revision of shard %s: %w", s.Name, err)
-		}
 		result.Deleted, result.Stragglers, err = s.Store.DeleteVerified(ctx, input.Guard, input.Revision)
 		if err != nil {
 			return fmt.Errorf("delete entries of %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err)
 		}
+		result.Stragglers = result.Stragglers[:min(len(result.Stragglers), stragglersListed)]
 		return nil
 	})
 	if err != nil {
@@ -92,6 +90,9 @@ func (s *Shard) DeleteOriginEntries(ctx context.Context, input DeleteInput) (*De
 	}
 	return result, nil
 }
+
+// stragglersListed bounds how many stragglers one sweep tells, so that they fit into a payload; the next sweep tells more.
+const stragglersListed = 2000
 
 // CarryStragglers brings late writes of the origin to the destination where nobody has written since the commit.
 // Deletions are never carried.
@@ -152,13 +153,32 @@ func (s *Shard) carryOne(ctx context.Context, input CarryInput, straggler Stragg
 	if entry.CreateRevision > input.VerifiedRevision {
 		newest = 0 // new at the origin: only where the destination has none
 	}
+	straggler.OriginRevision = entry.ModRevision
 	written, err := s.Store.PutIfUnchanged(ctx, input.Guard, entry, max(newest, straggler.DestinationRevision))
 	if err != nil {
 		return straggler, fmt.Errorf("write straggler %s: %w", straggler.Ref, err)
 	}
 	straggler.Carried, straggler.DestinationRevision = written > 0, written
 	if !straggler.Carried {
-		straggler.Reason = "changed at the destination since the commit; compare both by hand"
+		straggler.Reason = "changed at the destination since the commit; it was left at the origin, compare both by hand"
 	}
 	return straggler, nil
+}
+
+// DropCarried deletes at the origin the stragglers that the destination has now. One that was written again since
+// stays, to be carried again.
+func (s *Shard) DropCarried(ctx context.Context, input DropCarriedInput) error {
+	return permanent(heartbeating(ctx, func(ctx context.Context) error {
+		for _, straggler := range input.Stragglers {
+			if !straggler.Carried {
+				continue
+			}
+			entry := []Listed{{Ref: straggler.Ref, ModRevision: straggler.OriginRevision}}
+			err := s.Store.DeleteRefs(ctx, input.Guard, entry)
+			if err != nil && !errors.Is(err, ErrConflict) {
+				return fmt.Errorf("delete carried entry %s of %s on shard %s: %w", straggler.Ref, input.Guard.LogicalCluster, s.Name, err)
+			}
+		}
+		return nil
+	}))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 	"github.com/kcp-migrate/kcp-migrate/activities/objects"
 )
 
@@ -48,7 +49,10 @@ func (s *Shard) land(ctx context.Context, source Source, input CommitInput) (int
 	if err != nil {
 		return 0, fmt.Errorf("read LogicalCluster of the destination: %w", err)
 	}
-	if gap := origin.Revision - present.Revision; gap >= 0 && gap <= input.MaxLift {
+	if err := s.completeBoundCRDs(ctx, source, input); err != nil {
+		return 0, err
+	}
+	if input.TopUp && present.Revision <= origin.Revision {
 		if _, err := s.Store.LiftRevision(ctx, input.Guard, origin.Revision+1, liftPerSecond, func(int64) {}); err != nil {
 			return 0, fmt.Errorf("lift revision to %d: %w", origin.Revision, err)
 		}
@@ -61,4 +65,39 @@ func (s *Shard) land(ctx context.Context, source Source, input CommitInput) (int
 		return 0, err
 	}
 	return s.Store.Commit(ctx, input.Guard, present.ModRevision, value, input.RaiseTo)
+}
+
+// completeBoundCRDs installs what an APIBinding made since preflight needs: kcp never creates the CRD of a binding
+// that is Bound already. The bindings are those that were copied.
+func (s *Shard) completeBoundCRDs(ctx context.Context, source Source, input CommitInput) error {
+	revision, err := s.Store.Revision(ctx)
+	if err != nil {
+		return fmt.Errorf("read revision of the destination: %w", err)
+	}
+	listed, err := s.Store.List(ctx, input.Guard.LogicalCluster, []keyspace.Family{keyspace.APIBindings}, revision)
+	if err != nil {
+		return fmt.Errorf("list APIBindings of the destination: %w", err)
+	}
+	refs := make([]Ref, len(listed))
+	for i, binding := range listed {
+		refs[i] = binding.Ref
+	}
+	bindings, err := s.Store.Get(ctx, input.Guard.LogicalCluster, refs)
+	if err != nil {
+		return fmt.Errorf("read APIBindings of the destination: %w", err)
+	}
+	var uids []string
+	for _, binding := range bindings {
+		bound, err := objects.BoundSchemas(binding.Value)
+		if err != nil {
+			return fmt.Errorf("read APIBinding %s: %w", binding.Suffix, err)
+		}
+		uids = append(uids, bound...)
+	}
+	missing, err := s.missingCRDs(ctx, uids)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	_, err = s.installBoundCRDs(ctx, source, InstallInput{Guard: input.Guard, Origin: input.Origin, SchemaUIDs: missing})
+	return err
 }

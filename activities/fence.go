@@ -14,20 +14,25 @@ import (
 const cutNudges = 5
 
 // FenceOrigin keeps everyone out of the logical cluster: it writes the inactive annotation, waits until kcp has
-// acknowledged it, and proves through every API server that open watches were cut. Its undo is LiftFence.
-func (s *Shard) FenceOrigin(ctx context.Context, input GuardInput) (*FenceResult, error) {
+// acknowledged it, and proves through every API server that open watches were cut. Every attempt raises the token
+// first, so that none given up for dead can lift or write a fence behind its back. Its undo is LiftFence.
+func (s *Shard) FenceOrigin(ctx context.Context, input RaiseInput) (*FenceResult, error) {
 	var result *FenceResult
 	err := heartbeating(ctx, func(ctx context.Context) error {
+		if err := s.Store.RaiseToken(ctx, input.Guard, input.To); err != nil {
+			return fmt.Errorf("raise token of %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err)
+		}
+		guard := Guard{LogicalCluster: input.Guard.LogicalCluster, Token: input.To}
 		// Only a canary that stood before the fence proves the cut: an attempt that finds a fence of an earlier one starts over.
-		if err := s.lift(ctx, input.Guard); err != nil {
+		if err := s.lift(ctx, guard); err != nil {
 			return err
 		}
-		canaries, err := s.API.OpenCanaries(ctx, input.Guard.LogicalCluster)
+		canaries, err := s.API.OpenCanaries(ctx, guard.LogicalCluster)
 		if err != nil {
 			return fmt.Errorf("open canary watches on shard %s: %w", s.Name, err)
 		}
 		defer canaries.Close()
-		result, err = s.fence(ctx, input.Guard, canaries)
+		result, err = s.fence(ctx, guard, canaries)
 		return err
 	})
 	if err != nil {
@@ -125,7 +130,12 @@ func stampedBy(present *objects.LogicalCluster, token Token) bool {
 // LiftFence gives the tenant back to the origin and waits until every API server serves it.
 func (s *Shard) LiftFence(ctx context.Context, input GuardInput) error {
 	return permanent(heartbeating(ctx, func(ctx context.Context) error {
-		return s.lift(ctx, input.Guard)
+		if err := s.lift(ctx, input.Guard); err != nil {
+			return err
+		}
+		// An attempt that died may have lifted it without this proof.
+		_, err := s.awaitServing(ctx, input.Guard, nil)
+		return err
 	}))
 }
 

@@ -64,6 +64,10 @@ func (s *Shard) surveyOrigin(ctx context.Context, logicalCluster string, report 
 	if report.Health, report.Version, report.SigningKeys, err = s.surveyShard(ctx); err != nil {
 		return err
 	}
+	serving := func(ctx context.Context) []Probe { return s.API.ProbeServing(ctx, logicalCluster) }
+	if err := s.requireServers(ctx, serving); err != nil {
+		return err
+	}
 	if report.Contents, err = s.API.Contents(ctx, logicalCluster); err != nil {
 		return fmt.Errorf("read contents of %s on shard %s: %w", logicalCluster, s.Name, err)
 	}
@@ -133,6 +137,15 @@ func (s *Shard) surveyShard(ctx context.Context) (StoreHealth, Version, string, 
 	return health, version, keys, nil
 }
 
+// requireServers refuses to begin while one of the shard's API servers does not answer: nothing can be proven
+// through it later. Another move's fence may blind a shard for a moment, which is waited for.
+func (s *Shard) requireServers(ctx context.Context, probe func(context.Context) []Probe) error {
+	if reason := failing(s.probeFor(ctx, nudgeAtMost, probe)); reason != "" {
+		return fmt.Errorf("not every API server of shard %s serves: %s", s.Name, reason)
+	}
+	return nil
+}
+
 // InspectDestination reads all that a plan must know of the destination.
 func (s *Shard) InspectDestination(ctx context.Context, input InspectInput) (*DestinationReport, error) {
 	report := &DestinationReport{}
@@ -154,6 +167,9 @@ func (s *Shard) surveyDestination(ctx context.Context, input InspectInput, repor
 		return fmt.Errorf("read claim of %s on shard %s: %w", input.LogicalCluster, s.Name, err)
 	}
 	if report.Health, report.Version, report.SigningKeys, err = s.surveyShard(ctx); err != nil {
+		return err
+	}
+	if err := s.requireServers(ctx, s.API.ProbeWildcard); err != nil {
 		return err
 	}
 	if report.MissingCRDs, err = s.missingCRDs(ctx, input.SchemaUIDs); err != nil {

@@ -164,9 +164,8 @@ type CommitInput struct {
 	Guard   Guard     `json:"guard"`
 	RaiseTo Token     `json:"raiseTo"`
 	Origin  OriginRef `json:"origin"`
-	// MaxLift is by how many revisions the destination may be lifted while the tenant is away, where the origin's
-	// revision has passed it since the lift before the fence.
-	MaxLift int64 `json:"maxLift"`
+	// TopUp lifts the destination's revision where the origin's has passed it since the lift before the fence.
+	TopUp bool `json:"topUp"`
 }
 
 // CommitResult is the landing.
@@ -183,8 +182,7 @@ type DeleteInput struct {
 // DeleteResult tells what was deleted and what had changed.
 type DeleteResult struct {
 	Deleted int64 `json:"deleted"`
-	// Revision is the origin's before the deletion began; stragglers are no newer.
-	Revision   int64       `json:"revision"`
+	// Stragglers are 2,000 at most.
 	Stragglers []Straggler `json:"stragglers,omitempty"`
 }
 
@@ -201,6 +199,12 @@ type CarryInput struct {
 
 // CarryResult is the stragglers with their fate.
 type CarryResult struct {
+	Stragglers []Straggler `json:"stragglers"`
+}
+
+// DropCarriedInput names stragglers with their fate.
+type DropCarriedInput struct {
+	Guard      Guard       `json:"guard"`
 	Stragglers []Straggler `json:"stragglers"`
 }
 

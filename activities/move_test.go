@@ -25,7 +25,7 @@ func TestFenceOrigin_StampsWaitsAndProvesTheCut(t *testing.T) {
 	result := p.fence(t)
 	present := p.origin.logicalCluster(t, tenant)
 	require.True(t, present.Inactive())
-	require.Equal(t, string(first), present.Stamp())
+	require.Equal(t, string(fenced.Token), present.Stamp())
 	require.Equal(t, objects.PhaseInactive, present.Phase())
 	require.Positive(t, result.Revision)
 	require.Zero(t, result.Nudges)
@@ -40,7 +40,7 @@ func TestFenceOrigin_WhenAServerDoesNotCut_NudgesIt(t *testing.T) {
 func TestFenceOrigin_WhenAServerNeverCuts_IsRefused(t *testing.T) {
 	p := newPair(t)
 	p.origin.api.uncut.Store(1000)
-	_, err := perform[any](t, p.origin, p.origin.FenceOrigin, activities.GuardInput{Guard: guard})
+	_, err := perform[any](t, p.origin, p.origin.FenceOrigin, activities.RaiseInput{Guard: guard, To: fenced.Token})
 	requireRefused(t, activities.WatchesNotCut, err)
 }
 
@@ -57,7 +57,7 @@ func TestFenceOrigin_OfAClusterThatIsNotReady_IsRefusedAndLeavesIt(t *testing.T)
 	p.origin.api.controls = false
 	value := strings.ReplaceAll(logicalCluster("root"), `"Ready"`, `"Initializing"`)
 	p.origin.put(t, layout.LogicalClusterKey(tenant), value)
-	_, err := perform[any](t, p.origin, p.origin.FenceOrigin, activities.GuardInput{Guard: guard})
+	_, err := perform[any](t, p.origin, p.origin.FenceOrigin, activities.RaiseInput{Guard: guard, To: fenced.Token})
 	requireRefused(t, activities.NotReady, err)
 	require.Equal(t, value, p.origin.export(t, layout.LogicalClusterKey(tenant))[layout.LogicalClusterKey(tenant)])
 }
@@ -66,7 +66,7 @@ func TestLiftFence_GivesTheTenantBackAsItWas(t *testing.T) {
 	p := newPair(t)
 	p.fence(t)
 	p.origin.api.stuck.Store(60) // a server keeps its cancelled context until it is nudged
-	_, err := perform[any](t, p.origin, p.origin.LiftFence, activities.GuardInput{Guard: guard})
+	_, err := perform[any](t, p.origin, p.origin.LiftFence, activities.GuardInput{Guard: fenced})
 	require.NoError(t, err)
 	present := p.origin.logicalCluster(t, tenant)
 	require.False(t, present.Inactive())
@@ -77,7 +77,7 @@ func TestLiftFence_GivesTheTenantBackAsItWas(t *testing.T) {
 func TestLiftFence_OfAnotherMove_IsANoOp(t *testing.T) {
 	p := newPair(t)
 	p.fence(t)
-	require.NoError(t, p.origin.store.Release(t.Context(), guard))
+	require.NoError(t, p.origin.store.Release(t.Context(), fenced))
 	other := p.origin.claim(t, activities.NewToken("other"))
 	_, err := perform[any](t, p.origin, p.origin.LiftFence, activities.GuardInput{Guard: other})
 	require.NoError(t, err)
@@ -131,10 +131,10 @@ func TestFenceDestination_WithoutTheOriginsFence_IsRefused(t *testing.T) {
 
 func TestCopyVerifyCommitCleanup_MoveTheTenantAndNothingElse(t *testing.T) {
 	p := newPair(t)
-	fenced := p.fence(t)
+	fence := p.fence(t)
 	before := p.origin.export(t, "/registry/")
 	p.enclose(t)
-	copied := p.copy(t, fenced.Revision)
+	copied := p.copy(t, fence.Revision)
 	require.EqualValues(t, 3, copied.Entries)
 	verified := p.verify(t, first)
 	require.True(t, verified.Match)
@@ -145,9 +145,9 @@ func TestCopyVerifyCommitCleanup_MoveTheTenantAndNothingElse(t *testing.T) {
 	require.False(t, present.Inactive())
 	require.Equal(t, "root", present.Shard(), "the destination's controller corrects it and so hears that it changed")
 
-	_, err := perform[any](t, p.origin, p.origin.DropOriginLogicalCluster, activities.GuardInput{Guard: guard})
+	_, err := perform[any](t, p.origin, p.origin.DropOriginLogicalCluster, activities.GuardInput{Guard: fenced})
 	require.NoError(t, err)
-	deleted, err := perform[activities.DeleteResult](t, p.origin, p.origin.DeleteOriginEntries, activities.DeleteInput{Guard: guard, Revision: verified.OriginRevision})
+	deleted, err := perform[activities.DeleteResult](t, p.origin, p.origin.DeleteOriginEntries, activities.DeleteInput{Guard: fenced, Revision: verified.OriginRevision})
 	require.NoError(t, err)
 	require.EqualValues(t, 3, deleted.Deleted)
 	require.Empty(t, deleted.Stragglers)
@@ -167,9 +167,9 @@ func TestCopyVerifyCommitCleanup_MoveTheTenantAndNothingElse(t *testing.T) {
 
 func TestVerifyEntries_RepairsPutsAndDeletesFromTheOrigin(t *testing.T) {
 	p := newPair(t)
-	fenced := p.fence(t)
+	fence := p.fence(t)
 	p.enclose(t)
-	p.copy(t, fenced.Revision)
+	p.copy(t, fence.Revision)
 	p.origin.put(t, "/registry/core/configmaps/"+tenant+"/default/one", "late")
 	p.origin.put(t, "/registry/core/secrets/"+tenant+"/default/first", "new resource")
 	_, err := p.origin.client.Delete(t.Context(), "/registry/core/configmaps/"+tenant+"/default/two")
@@ -186,9 +186,9 @@ func TestVerifyEntries_RepairsPutsAndDeletesFromTheOrigin(t *testing.T) {
 
 func TestVerifyEntries_AfterSomebodyLiftedTheFence_IsRefused(t *testing.T) {
 	p := newPair(t)
-	fenced := p.fence(t)
+	fence := p.fence(t)
 	p.enclose(t)
-	p.copy(t, fenced.Revision)
+	p.copy(t, fence.Revision)
 	p.origin.put(t, layout.LogicalClusterKey(tenant), logicalCluster("root"))
 	_, err := perform[any](t, p.destination, p.destination.VerifyEntries, activities.VerifyInput{Guard: guard, RaiseTo: first.Next(), Origin: p.ref})
 	requireRefused(t, activities.FenceLost, err)
@@ -196,19 +196,19 @@ func TestVerifyEntries_AfterSomebodyLiftedTheFence_IsRefused(t *testing.T) {
 
 func TestCopyEntries_OfAnAttemptGivenUpForDead_WritesNothing(t *testing.T) {
 	p := newPair(t)
-	fenced := p.fence(t)
+	fence := p.fence(t)
 	p.enclose(t)
 	require.NoError(t, p.destination.store.RaiseToken(t.Context(), guard, first.Next()))
-	_, err := perform[any](t, p.destination, p.destination.CopyEntries, activities.CopyInput{Guard: guard, Origin: p.ref, Revision: fenced.Revision})
+	_, err := perform[any](t, p.destination, p.destination.CopyEntries, activities.CopyInput{Guard: guard, Origin: p.ref, Revision: fence.Revision})
 	requireRefused(t, activities.TokenLost, err)
 	require.Empty(t, p.destination.export(t, "/registry/core/configmaps/"))
 }
 
 func TestSeal_BeforeTheCommit_KeepsItFromLanding(t *testing.T) {
 	p := newPair(t)
-	fenced := p.fence(t)
+	fence := p.fence(t)
 	p.enclose(t)
-	p.copy(t, fenced.Revision)
+	p.copy(t, fence.Revision)
 	p.verify(t, first)
 	held := activities.Guard{LogicalCluster: tenant, Token: first.Next()}
 	sealed, err := perform[activities.SealResult](t, p.destination, p.destination.Seal, activities.RaiseInput{Guard: held, To: held.Token.Next().Next()})
@@ -221,9 +221,9 @@ func TestSeal_BeforeTheCommit_KeepsItFromLanding(t *testing.T) {
 
 func TestSeal_AfterTheCommit_SaysSo(t *testing.T) {
 	p := newPair(t)
-	fenced := p.fence(t)
+	fence := p.fence(t)
 	p.enclose(t)
-	p.copy(t, fenced.Revision)
+	p.copy(t, fence.Revision)
 	p.verify(t, first)
 	p.commit(t)
 	held := activities.Guard{LogicalCluster: tenant, Token: first.Next()}
@@ -234,9 +234,9 @@ func TestSeal_AfterTheCommit_SaysSo(t *testing.T) {
 
 func TestDropDestination_LeavesNothingOfTheTenant_AndSparesAnOpenOne(t *testing.T) {
 	p := newPair(t)
-	fenced := p.fence(t)
+	fence := p.fence(t)
 	p.enclose(t)
-	p.copy(t, fenced.Revision)
+	p.copy(t, fence.Revision)
 	for _, activity := range []any{p.destination.DropDestinationLogicalCluster, p.destination.DropDestinationEntries} {
 		for range 2 {
 			_, err := perform[any](t, p.destination, activity, activities.GuardInput{Guard: guard})
@@ -257,9 +257,9 @@ func TestDropDestination_LeavesNothingOfTheTenant_AndSparesAnOpenOne(t *testing.
 
 func TestStragglers_AreCarriedOnlyWhereTheDestinationIsUntouched(t *testing.T) {
 	p := newPair(t)
-	fenced := p.fence(t)
+	fence := p.fence(t)
 	p.enclose(t)
-	p.copy(t, fenced.Revision)
+	p.copy(t, fence.Revision)
 	verified := p.verify(t, first)
 	committed := p.commit(t)
 	configMaps := "/registry/core/configmaps/" + tenant + "/default/"
@@ -270,7 +270,7 @@ func TestStragglers_AreCarriedOnlyWhereTheDestinationIsUntouched(t *testing.T) {
 	_, err := p.origin.client.Delete(t.Context(), "/registry/acme.io/gizmos/customresources/"+tenant+"/big")
 	require.NoError(t, err)
 
-	deleted, err := perform[activities.DeleteResult](t, p.origin, p.origin.DeleteOriginEntries, activities.DeleteInput{Guard: guard, Revision: verified.OriginRevision})
+	deleted, err := perform[activities.DeleteResult](t, p.origin, p.origin.DeleteOriginEntries, activities.DeleteInput{Guard: fenced, Revision: verified.OriginRevision})
 	require.NoError(t, err)
 	require.Len(t, deleted.Stragglers, 4)
 	carried, err := perform[activities.CarryResult](t, p.destination, p.destination.CarryStragglers, activities.CarryInput{
@@ -290,9 +290,9 @@ func TestStragglers_AreCarriedOnlyWhereTheDestinationIsUntouched(t *testing.T) {
 
 func TestStragglers_WhoseEntryTheTenantDeletedSince_StayDeleted(t *testing.T) {
 	p := newPair(t)
-	fenced := p.fence(t)
+	fence := p.fence(t)
 	p.enclose(t)
-	p.copy(t, fenced.Revision)
+	p.copy(t, fence.Revision)
 	verified := p.verify(t, first)
 	committed := p.commit(t)
 	key := "/registry/core/configmaps/" + tenant + "/default/one"
@@ -311,9 +311,9 @@ func TestStragglers_WhoseEntryTheTenantDeletedSince_StayDeleted(t *testing.T) {
 
 func TestStragglers_WrittenTwice_AreCarriedTwice(t *testing.T) {
 	p := newPair(t)
-	fenced := p.fence(t)
+	fence := p.fence(t)
 	p.enclose(t)
-	p.copy(t, fenced.Revision)
+	p.copy(t, fence.Revision)
 	verified := p.verify(t, first)
 	committed := p.commit(t)
 	key := "/registry/core/configmaps/" + tenant + "/default/one"
@@ -345,4 +345,71 @@ func TestDropDestination_WhoseFenceATenantRemoved_IsDroppedAllTheSame(t *testing
 	_, err = perform[any](t, p.destination, p.destination.DropDestinationLogicalCluster, activities.GuardInput{Guard: guard})
 	require.NoError(t, err)
 	require.Empty(t, p.destination.export(t, layout.LogicalClusterKey(tenant)))
+}
+
+func TestLiftFence_AfterAnAttemptThatDiedBeforeTheProof_ProvesItAllTheSame(t *testing.T) {
+	p := newPair(t)
+	p.fence(t)
+	p.origin.put(t, layout.LogicalClusterKey(tenant), logicalCluster("root")) // lifted, and the attempt died
+	p.origin.api.stuck.Store(10)
+	_, err := perform[any](t, p.origin, p.origin.LiftFence, activities.GuardInput{Guard: fenced})
+	require.NoError(t, err)
+	require.Negative(t, p.origin.api.stuck.Load(), "every stuck answer was waited out")
+}
+
+func TestCommit_BindingMadeAfterPreflight_BringsItsCRD(t *testing.T) {
+	p := newPair(t)
+	p.origin.put(t, layout.BoundCRDKey(schemaUID), establishedCRD)
+	p.origin.put(t, "/registry/apis.kcp.io/apibindings/customresources/"+tenant+"/late",
+		`{"kind":"APIBinding","status":{"boundResources":[{"group":"wild.west","resource":"cowboys","schema":{"UID":"`+schemaUID+`"}}]}}`)
+	fence := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fence.Revision)
+	p.verify(t, first)
+	p.commit(t)
+	require.NotEmpty(t, p.destination.export(t, layout.BoundCRDKey(schemaUID)))
+}
+
+func TestCommit_BindingWhoseCRDIsGone_DoesNotLand(t *testing.T) {
+	p := newPair(t)
+	p.origin.put(t, "/registry/apis.kcp.io/apibindings/customresources/"+tenant+"/late",
+		`{"kind":"APIBinding","status":{"boundResources":[{"group":"wild.west","resource":"cowboys","schema":{"UID":"`+schemaUID+`"}}]}}`)
+	fence := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fence.Revision)
+	p.verify(t, first)
+	_, err := perform[any](t, p.destination, p.destination.Commit, activities.CommitInput{
+		Guard: activities.Guard{LogicalCluster: tenant, Token: first.Next()}, RaiseTo: first.Next().Next(), Origin: p.ref,
+	})
+	requireRefused(t, activities.BoundResourceMissing, err)
+	require.True(t, p.destination.logicalCluster(t, tenant).Inactive())
+}
+
+func TestDropCarried_DeletesWhatWasCarriedAndSparesWhatWasWrittenSince(t *testing.T) {
+	p := newPair(t)
+	configMaps := "/registry/core/configmaps/" + tenant + "/default/"
+	listed, err := p.origin.store.List(t.Context(), tenant, []keyspace.Family{{Group: "core", Resource: "configmaps"}}, p.revision(t))
+	require.NoError(t, err)
+	var stragglers []activities.Straggler
+	for _, entry := range listed {
+		stragglers = append(stragglers, activities.Straggler{Ref: entry.Ref, Carried: true, OriginRevision: entry.ModRevision})
+	}
+	p.origin.put(t, configMaps+"two", "written since")
+	_, err = perform[any](t, p.origin, p.origin.DropCarried, activities.DropCarriedInput{Guard: guard, Stragglers: stragglers})
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{configMaps + "two": "written since"}, p.origin.export(t, configMaps))
+}
+
+func (p pair) revision(t *testing.T) int64 {
+	revision, err := p.origin.store.Revision(t.Context())
+	require.NoError(t, err)
+	return revision
+}
+
+func TestWakeShard_WhileAServerDoesNotAnswer_TogglesOnlyOnce(t *testing.T) {
+	p := newPair(t)
+	p.origin.api.silent.Store(100)
+	_, err := perform[any](t, p.origin, p.origin.WakeShard, activities.GuardInput{Guard: guard})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, p.origin.api.wakes.Load())
 }

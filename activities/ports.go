@@ -186,6 +186,8 @@ type Probe struct {
 	Server string `json:"server"`
 	// OK is that all requests had the wanted answers.
 	OK bool `json:"ok"`
+	// Unreachable is that some request had no answer at all, which no nudge can mend.
+	Unreachable bool `json:"unreachable,omitempty"`
 	// Detail says what came instead.
 	Detail string `json:"detail,omitempty"`
 }

@@ -27,21 +27,29 @@ func (s *Shard) InstallBoundCRDs(ctx context.Context, input InstallInput) (*Inst
 		return nil, fmt.Errorf("dial origin worker %s: %w", input.Origin.Address, err)
 	}
 	defer hangUp()
+	created, err := s.installBoundCRDs(ctx, origin, input)
+	if err != nil {
+		return nil, permanent(err)
+	}
+	return &InstallResult{Created: created}, nil
+}
+
+func (s *Shard) installBoundCRDs(ctx context.Context, origin Source, input InstallInput) ([]string, error) {
 	values, err := origin.BoundCRDs(ctx, input.Origin.Guard, input.SchemaUIDs)
 	if err != nil {
-		return nil, permanent(fmt.Errorf("read bound CRDs from %s: %w", input.Origin.Address, err))
+		return nil, fmt.Errorf("read bound CRDs from %s: %w", input.Origin.Address, err)
 	}
-	result := &InstallResult{}
+	var installed []string
 	for _, uid := range input.SchemaUIDs {
 		created, err := s.installBoundCRD(ctx, input.Guard, uid, values[uid])
 		if err != nil {
-			return nil, permanent(err)
+			return nil, err
 		}
 		if created {
-			result.Created = append(result.Created, uid)
+			installed = append(installed, uid)
 		}
 	}
-	return result, nil
+	return installed, nil
 }
 
 func (s *Shard) installBoundCRD(ctx context.Context, guard Guard, schemaUID string, value []byte) (bool, error) {

@@ -39,18 +39,21 @@ func (s *Shard) awaitServing(ctx context.Context, guard Guard, resources []Bound
 		if err != nil {
 			return nudges, err
 		}
-		reason := s.probeFor(ctx, patience, func(ctx context.Context) []Probe {
+		probes := s.probeFor(ctx, patience, func(ctx context.Context) []Probe {
 			probes := s.API.ProbeServing(ctx, guard.LogicalCluster)
 			if failing(probes) == "" && len(resources) > 0 {
 				return s.API.ProbeResources(ctx, guard.LogicalCluster, resources)
 			}
 			return probes
 		})
-		if reason == "" {
+		if failing(probes) == "" {
 			return nudges, nil
 		}
 		if ctx.Err() != nil {
-			return nudges, fmt.Errorf("await shard %s serving %s: %s: %w", s.Name, guard.LogicalCluster, reason, ctx.Err())
+			return nudges, fmt.Errorf("await shard %s serving %s: %s: %w", s.Name, guard.LogicalCluster, failing(probes), ctx.Err())
+		}
+		if !mayBeNudged(probes) {
+			continue
 		}
 		if err := s.nudgeOpen(ctx, guard); err != nil {
 			return nudges, err
@@ -82,19 +85,17 @@ func (s *Shard) awaitReady(ctx context.Context, logicalCluster string) error {
 	return nil
 }
 
-// probeFor repeats a probe until all servers pass it, or gives the reason why some still do not after so long.
-func (s *Shard) probeFor(ctx context.Context, patience time.Duration, probe func(context.Context) []Probe) string {
+// probeFor repeats a probe until all servers pass it, or so long, and gives the last answers. A request has the
+// time of ctx, not of the patience: one that is cut short would say nothing about its server.
+func (s *Shard) probeFor(ctx context.Context, patience time.Duration, probe func(context.Context) []Probe) []Probe {
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	reason := "no answer yet"
-	err := until(waiting, func(waiting context.Context) (string, error) {
-		reason = failing(probe(waiting))
-		return reason, nil
+	var probes []Probe
+	_ = until(waiting, func(context.Context) (string, error) { // the probes tell what its error would
+		probes = probe(ctx)
+		return failing(probes), nil
 	})
-	if err == nil {
-		return ""
-	}
-	return reason
+	return probes
 }
 
 // nudgeOpen writes the phase Inactive once more, without the annotation: every API server's controller sees it,

@@ -32,6 +32,8 @@ var (
 	layout = keyspace.NewLayout("")
 	first  = activities.NewToken(run)
 	guard  = activities.Guard{LogicalCluster: tenant, Token: first}
+	// fenced is the origin's guard once its fence has raised the token.
+	fenced = activities.Guard{LogicalCluster: tenant, Token: first.Next()}
 )
 
 // shard is one shard under test: a real etcd, a stand-in for kcp's LogicalCluster controller, scripted probes.
@@ -137,6 +139,8 @@ type scriptedAPI struct {
 	uncut atomic.Int32
 	// stuck answers 504 so often after the cluster was opened.
 	stuck atomic.Int32
+	// silent gives no answer to so many wildcard probes.
+	silent atomic.Int32
 	// wakes counts system:shard's transitions back to Ready.
 	wakes    atomic.Int32
 	contents activities.Contents
@@ -250,6 +254,9 @@ func (a *scriptedAPI) ProbeFenced(ctx context.Context, logicalCluster string) []
 }
 
 func (a *scriptedAPI) ProbeWildcard(context.Context) []activities.Probe {
+	if a.silent.Add(-1) >= 0 {
+		return []activities.Probe{{Server: "https://one", Unreachable: true, Detail: "connection refused"}}
+	}
 	return []activities.Probe{{Server: "https://one", OK: true}}
 }
 
@@ -296,7 +303,7 @@ func newPair(t *testing.T) pair {
 }
 
 func (p pair) fence(t *testing.T) activities.FenceResult {
-	result, err := perform[activities.FenceResult](t, p.origin, p.origin.FenceOrigin, activities.GuardInput{Guard: guard})
+	result, err := perform[activities.FenceResult](t, p.origin, p.origin.FenceOrigin, activities.RaiseInput{Guard: guard, To: fenced.Token})
 	require.NoError(t, err)
 	return result
 }

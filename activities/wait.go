@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,8 +15,10 @@ import (
 const (
 	// heartbeatEvery is well below the shortest heartbeat timeout, which is seconds.
 	heartbeatEvery = 500 * time.Millisecond
-	// pollEvery is short because most waits are part of the tenant's time away.
-	pollEvery = 10 * time.Millisecond
+	// pollEvery is short because most waits are part of the tenant's time away; pollAtMost spares a server that
+	// something is wrong with, after some ten seconds.
+	pollEvery  = 10 * time.Millisecond
+	pollAtMost = time.Second
 	// nudgeEvery is how long an API server gets before it is told again; kcp's controllers react within 30 ms.
 	nudgeEvery = 500 * time.Millisecond
 	// nudgeAtMost bounds how patient one becomes with a shard that is slow.
@@ -74,9 +77,9 @@ func heartbeating(ctx context.Context, work func(context.Context) error) error {
 
 // until polls a condition until it holds. When ctx ends first the condition's last reason is part of the error.
 func until(ctx context.Context, condition func(context.Context) (reason string, err error)) error {
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for {
+	timer := time.NewTimer(pollEvery)
+	defer timer.Stop()
+	for pause := pollEvery; ; pause = min(pause+pause/10, pollAtMost) {
 		reason, err := condition(ctx)
 		if err == nil && reason == "" {
 			return nil
@@ -88,11 +91,17 @@ func until(ctx context.Context, condition func(context.Context) (reason string, 
 		if err != nil {
 			return err
 		}
+		timer.Reset(pause)
 		select {
 		case <-ctx.Done():
-		case <-ticker.C:
+		case <-timer.C:
 		}
 	}
+}
+
+// mayBeNudged reports whether some server answers, and answers wrongly: the others a nudge cannot help.
+func mayBeNudged(probes []Probe) bool {
+	return slices.ContainsFunc(probes, func(probe Probe) bool { return !probe.OK && !probe.Unreachable })
 }
 
 // failing sums up the probes that did not get the wanted answers, empty when all did.

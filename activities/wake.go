@@ -30,12 +30,16 @@ func (s *Shard) WakeShard(ctx context.Context, input GuardInput) error {
 			if err := s.toggleSystemShard(ctx, input.Guard); err != nil {
 				return err
 			}
-			reason := s.probeFor(ctx, patience, s.API.ProbeWildcard)
-			if reason == "" {
+			probes := s.probeFor(ctx, patience, s.API.ProbeWildcard)
+			for failing(probes) != "" && !mayBeNudged(probes) && ctx.Err() == nil {
+				// A toggle cuts every tenant's wildcard watches, and cannot bring back a server that does not answer.
+				probes = s.probeFor(ctx, nudgeAtMost, s.API.ProbeWildcard)
+			}
+			if failing(probes) == "" {
 				return nil
 			}
 			if ctx.Err() != nil {
-				return fmt.Errorf("await wildcard lists on shard %s: %s: %w", s.Name, reason, ctx.Err())
+				return fmt.Errorf("await wildcard lists on shard %s: %s: %w", s.Name, failing(probes), ctx.Err())
 			}
 		}
 	}))

@@ -129,5 +129,8 @@ func (m *migration) giveUp(cause error) {
 
 // awaitResume holds a paused move.
 func (m *migration) awaitResume(ctx workflow.Context) error {
+	if m.status.Paused {
+		m.waitsFor = ""
+	}
 	return workflow.Await(ctx, func() bool { return !m.status.Paused })
 }

@@ -34,6 +34,7 @@ type migration struct {
 	location        activities.Location
 	boundResources  []activities.BoundResource
 	transferAddress string
+	inspectedAt     time.Time
 	liftTo          int64
 
 	// The tokens as last raised: an attempt may have raised one and died before it could say so.
@@ -51,7 +52,6 @@ type migration struct {
 	stop       workflow.CancelFunc // ends the way to the commit
 	stopWaking workflow.CancelFunc
 
-	lockedOut workflow.Future // no earlier attempt to fence can touch the origin any more
 	woken     workflow.Future
 	fenceHeld workflow.Future // the plan's minimum fence is over
 
@@ -59,7 +59,6 @@ type migration struct {
 	verified       activities.VerifyResult
 	commitInput    activities.CommitInput
 	commitRevision int64
-	sweptRevision  int64 // up to which the origin's writes are accounted for
 	phaseSince     time.Time
 }
 
@@ -91,13 +90,14 @@ func (m *migration) run(ctx, forth workflow.Context) error {
 	if err := m.accept(); err != nil {
 		return err
 	}
+	watching, watched := workflow.NewDisconnectedContext(ctx)
+	defer watched()
+	m.watchPatience(watching)
 	err := m.goForth(forth)
 	if err == nil && m.input.DryRun {
 		return nil
 	}
-	onward, done := workflow.NewDisconnectedContext(ctx)
-	defer done()
-	m.watchPatience(onward)
+	onward, _ := workflow.NewDisconnectedContext(ctx)
 	if err != nil {
 		if m.cause != nil {
 			err = m.cause
@@ -208,8 +208,10 @@ func (m *migration) begin(ctx workflow.Context, step step) (ended func()) {
 	started := workflow.Now(ctx)
 	m.reached = step
 	m.status.Step = step.String()
+	m.waitsFor, m.waitsSince = step.String(), started
 	m.show(ctx)
 	return func() {
+		m.waitsFor = ""
 		m.status.Steps = append(m.status.Steps, Step{Name: step.String(), Took: Duration(workflow.Now(ctx).Sub(started))})
 	}
 }

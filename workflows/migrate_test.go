@@ -23,7 +23,7 @@ var theStory = []string{
 	"Claim@shard-1/1",
 	"InstallBoundCRDs@shard-1/1",
 	"LiftRevision@shard-1/1",
-	"FenceOrigin@root/1",
+	"FenceOrigin@root/1→2",
 	"FenceDestination@shard-1/1",
 	"CopyEntries@shard-1/1",
 	"VerifyEntries@shard-1/1→2",
@@ -45,7 +45,7 @@ func TestMigrate_WithoutAHitch_CallsExactlyTheProtocol(t *testing.T) {
 	w.move(usualInput)
 
 	require.Equal(t, theStory, w.calls)
-	require.Equal(t, []string{"RaiseToken@root/1→2", "WakeShard@root/2"}, w.beside)
+	require.Equal(t, []string{"WakeShard@root/2"}, w.beside)
 	w.arrived()
 
 	result := w.result()
@@ -84,7 +84,7 @@ func TestMigrate_NothingToReady_GoesStraightToTheFence(t *testing.T) {
 	w.destinationReport.Health.Revision = 20_000
 	w.move(usualInput)
 
-	require.Equal(t, []string{"Claim@shard-1/1", "FenceOrigin@root/1"}, w.calls[4:6])
+	require.Equal(t, []string{"Claim@shard-1/1", "FenceOrigin@root/1→2"}, w.calls[4:6])
 }
 
 func TestMigrate_LeftoversToDiscard_DiscardsThemUnderTheClaim(t *testing.T) {
@@ -157,6 +157,43 @@ func TestMigrate_VerificationThatDies_IsRetriedUnderANewToken(t *testing.T) {
 	w.arrived()
 }
 
+func TestMigrate_FenceThatDies_IsRetriedUnderANewToken(t *testing.T) {
+	w := newWorld(t)
+	w.lostAnswers["FenceOrigin"] = []func() error{flaky, flaky}
+	w.move(usualInput)
+
+	require.Equal(t, []string{"FenceOrigin@root/1→2", "FenceOrigin@root/2→3", "FenceOrigin@root/3→4", "FenceDestination@shard-1/1"}, w.calls[7:11])
+	w.arrived()
+}
+
+func TestMigrate_LongWaitAtTheGate_InspectsAndReadiesAgain(t *testing.T) {
+	w := newWorld(t)
+	input := usualInput
+	input.RequireApproval = true
+	w.env.RegisterDelayedCallback(func() { w.send(workflows.ApproveUpdate) }, time.Hour)
+	w.move(input)
+
+	require.Equal(t, foundAgain, w.calls[7:11])
+	w.arrived()
+}
+
+func TestMigrate_RefusedAfterALongWait_GivesTheClaimsBackAndNeverFences(t *testing.T) {
+	w := newWorld(t)
+	input := usualInput
+	input.RequireApproval = true
+	w.env.RegisterDelayedCallback(func() {
+		w.faults["InspectOrigin"] = []func() error{func() error { return activities.Refuse(activities.BeingDeleted, "it is going") }}
+		w.send(workflows.ApproveUpdate)
+	}, time.Hour)
+	w.move(input)
+
+	failure, result := w.failure()
+	require.Equal(t, activities.BeingDeleted, failure.Type())
+	require.Zero(t, result.TimeAway)
+	require.NotContains(t, w.calls, "FenceOrigin@root/1→2")
+	w.givenBack()
+}
+
 func TestMigrate_StillDifferingAfterThreeRepairs_UndoesAndNamesThem(t *testing.T) {
 	w := newWorld(t)
 	differing := []activities.Ref{{Family: keyspace.Family{Group: "core", Resource: "configmaps"}, Suffix: "default/stubborn"}}
@@ -177,7 +214,7 @@ func TestMigrate_Stragglers_AreCarriedBeforeTheyAreDeleted(t *testing.T) {
 	w.stragglers = [][]activities.Straggler{{late}}
 	w.move(usualInput)
 
-	require.Equal(t, []string{"DeleteOriginEntries@root/2", "CarryStragglers@shard-1/3", "DeleteOriginEntries@root/2", "AwaitServing@shard-1/3"}, w.calls[15:19])
+	require.Equal(t, []string{"DeleteOriginEntries@root/2", "CarryStragglers@shard-1/3", "DropCarried@root/2", "DeleteOriginEntries@root/2", "AwaitServing@shard-1/3"}, w.calls[15:20])
 	late.Carried = true
 	require.Equal(t, []activities.Straggler{late}, w.result().Stragglers)
 }
@@ -185,7 +222,8 @@ func TestMigrate_Stragglers_AreCarriedBeforeTheyAreDeleted(t *testing.T) {
 func TestMigrate_StragglersWithoutEnd_AreLeftAndReported(t *testing.T) {
 	w := newWorld(t)
 	late := activities.Straggler{Ref: activities.Ref{Family: keyspace.Family{Group: "core", Resource: "secrets"}, Suffix: "default/late"}}
-	for range 4 {
+	for revision := range int64(4) {
+		late.OriginRevision = 9_160 + revision // written again and again
 		w.stragglers = append(w.stragglers, []activities.Straggler{late})
 	}
 	w.move(usualInput)
@@ -195,6 +233,16 @@ func TestMigrate_StragglersWithoutEnd_AreLeftAndReported(t *testing.T) {
 	require.False(t, result.Stragglers[3].Carried)
 	require.NotEmpty(t, result.Stragglers[3].Reason)
 	require.Contains(t, result.Warnings[len(result.Warnings)-1], "still being written")
+}
+
+func TestMigrate_StragglerThatCannotBeCarried_IsNamedOnceAndLeft(t *testing.T) {
+	w := newWorld(t)
+	gone := activities.Straggler{Ref: activities.Ref{Family: keyspace.Family{Group: "core", Resource: "secrets"}, Suffix: "default/gone"}, Deleted: true}
+	w.stragglers = [][]activities.Straggler{{gone}, {gone}, {gone}}
+	w.move(usualInput)
+
+	require.Len(t, w.result().Stragglers, 1)
+	require.Empty(t, w.result().Warnings)
 }
 
 func TestMigrate_OwnerGone_CompletesWithAWarning(t *testing.T) {

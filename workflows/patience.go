@@ -17,6 +17,9 @@ const (
 	// person has mended the cause, seldom enough that a month of tries stays far below Temporal's limit of 51,200 events.
 	firstPause   = 5 * time.Second
 	longestPause = 10 * time.Minute
+	// What the workflow itself retries is part of the time away: quick, and ended by maxTimeAway.
+	firstRetry   = 100 * time.Millisecond
+	longestRetry = 2 * time.Second
 )
 
 // insist repeats what must not be skipped until it is done: what is retryable the activity's own policy retries, and
@@ -33,6 +36,19 @@ func (m *migration) insist(ctx workflow.Context, what string, attempt func(workf
 			workflow.GetLogger(ctx).Error("Pause was cut short", "error", err)
 		}
 		m.advise(ctx, "")
+	}
+}
+
+// retried makes every attempt anew where Temporal's own retries, which repeat an activity's input, will not do.
+func retried[Out any](ctx workflow.Context, attempt func() (*Out, error)) (*Out, error) {
+	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
+		result, err := attempt()
+		if err == nil || !passing(err) {
+			return result, err
+		}
+		if err := timer(ctx, Duration(pause), "Pause before the next try").Get(ctx, nil); err != nil {
+			return nil, err
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -16,10 +17,8 @@ const (
 	// repairRounds is how often verification may find a difference and mend it. A straggler or two is usual; entries
 	// that still differ after three repairs are being written by something that ignores the fence.
 	repairRounds = 3
-	// A round of verification is part of the time away, so the first retry is quick; the longest pause keeps a day of
-	// retries within 20,000 events.
-	firstRetry   = 100 * time.Millisecond
-	longestRetry = time.Minute
+	// freshFor is how long what preflight found is good enough to fence a tenant by.
+	freshFor = 10 * time.Second
 	// sweepRounds is how often the origin is emptied while late writes still turn up.
 	sweepRounds = 3
 )
@@ -29,6 +28,12 @@ func (m *migration) preflight(ctx workflow.Context) error {
 	if err := m.resolve(ctx); err != nil {
 		return err
 	}
+	return m.inspect(ctx)
+}
+
+// inspect makes the plan from what both shards are and hold now.
+func (m *migration) inspect(ctx workflow.Context) error {
+	m.inspectedAt = workflow.Now(ctx)
 	inspect := activities.InspectInput{LogicalCluster: m.location.LogicalCluster, RunID: m.originToken.Run()}
 	origin, err := call(m.inspecting(ctx, m.location.Shard), shard.InspectOrigin, inspect)
 	if err != nil {
@@ -98,7 +103,7 @@ func (m *migration) claimDestination(ctx workflow.Context) error {
 }
 
 func (m *migration) claim(ctx workflow.Context, on string, guard activities.Guard) error {
-	return do(beside(ctx, on, taking, "Claim the logical cluster on shard "+on), shard.Claim, activities.ClaimInput{
+	err := do(beside(ctx, on, taking, "Claim the logical cluster on shard "+on), shard.Claim, activities.ClaimInput{
 		Guard: guard,
 		Info: activities.ClaimInfo{
 			WorkflowID:       m.info.WorkflowExecution.ID,
@@ -109,6 +114,13 @@ func (m *migration) claim(ctx workflow.Context, on string, guard activities.Guar
 			ClaimedAt:        workflow.Now(ctx),
 		},
 	})
+	if err == nil {
+		return nil
+	}
+	if _, errorType := described(err); errorType == activities.AlreadyMigrating {
+		m.reached-- // another move's claim: there is nothing of this one to release
+	}
+	return err
 }
 
 // readyDestination does what can be done before the tenant is away. None of it needs an undo.
@@ -140,19 +152,39 @@ func (m *migration) readyDestination(ctx workflow.Context) error {
 	return nil
 }
 
-// gate is the last place where the tenant has noticed nothing.
+// gate is the last place where the tenant has noticed nothing. What was found and readied before a long wait, or a
+// long lift, is out of date: a binding may be new, kcp collects unused CRDs, revisions go on. So it is done again.
 func (m *migration) gate(ctx workflow.Context) error {
-	if m.input.RequireApproval && !m.approved {
-		m.status.WaitsForApproval = true
-		m.advise(ctx, "approve the plan: kcp-migrate approve %s", m.info.WorkflowExecution.ID)
-		err := workflow.Await(ctx, func() bool { return m.approved })
-		m.status.WaitsForApproval = false
-		m.advise(ctx, "")
-		if err != nil {
+	for {
+		if err := m.awaitApproval(ctx); err != nil {
+			return err
+		}
+		if err := m.awaitResume(ctx); err != nil {
+			return err
+		}
+		if workflow.Now(ctx).Sub(m.inspectedAt) <= freshFor {
+			return nil
+		}
+		if err := m.inspect(ctx); err != nil {
+			return err
+		}
+		if err := m.readyDestination(ctx); err != nil {
 			return err
 		}
 	}
-	return m.awaitResume(ctx)
+}
+
+func (m *migration) awaitApproval(ctx workflow.Context) error {
+	if !m.input.RequireApproval || m.approved {
+		return nil
+	}
+	m.waitsFor = ""
+	m.status.WaitsForApproval = true
+	m.show(ctx)
+	err := workflow.Await(ctx, func() bool { return m.approved })
+	m.status.WaitsForApproval = false
+	m.show(ctx)
+	return err
 }
 
 // fenceOrigin is where the tenant's time away begins.
@@ -161,12 +193,14 @@ func (m *migration) fenceOrigin(ctx workflow.Context) error {
 	m.status.FencedAt = &now
 	m.status.Fenced = true
 	m.limitTimeAway(ctx)
-	fence, err := call(m.atOrigin(ctx, long, "Fence the tenant"), shard.FenceOrigin, m.onOrigin())
+	fence, err := retried(ctx, func() (*activities.FenceResult, error) {
+		return call(m.atOrigin(ctx, once, "Fence the tenant"), shard.FenceOrigin, m.raiseOrigin())
+	})
 	if err != nil {
 		return err
 	}
 	m.fenceRevision = fence.Revision
-	m.lockOutAndWake(ctx)
+	m.wakeBeside(ctx)
 	if hold := m.status.Plan.MinimumFence; hold > 0 {
 		m.fenceHeld = timer(ctx, hold, "Hold the fence until watchers have reconnected")
 	}
@@ -180,29 +214,19 @@ func (m *migration) limitTimeAway(ctx workflow.Context) {
 			return
 		}
 		m.giveUp(activities.Refuse(activities.AwayTooLong,
-			"no commit landed within maxTimeAway %s of the fence, the move was at step %q; find out what was slow, or raise maxTimeAway",
-			m.input.MaxTimeAway, m.status.Step))
+			"no commit landed within maxTimeAway %s of the fence; the move was at step %q. See that the workers, etcds and API servers of shards %s and %s can be reached; if they were only slow, raise maxTimeAway",
+			m.input.MaxTimeAway, m.status.Step, m.status.OriginShard, m.status.DestinationShard))
 	})
 }
 
-// lockOutAndWake runs beside the copy. An attempt to fence that was given up for dead lifts the fence when it starts
-// over: the raised token locks it out, before the verification relies on the fence. Then the origin, which kcp's
-// cutting of watches left blind, is woken. Both outlive a cancellation of the workflow that comes after the commit.
-func (m *migration) lockOutAndWake(ctx workflow.Context) {
+// wakeBeside wakes the origin, which kcp's cutting of watches left blind, beside the copy. It outlives a cancellation
+// of the workflow that comes after the commit.
+func (m *migration) wakeBeside(ctx workflow.Context) {
 	beside, stop := workflow.NewDisconnectedContext(ctx)
 	m.stopWaking = stop
-	lockedOut, lockedOutSet := workflow.NewFuture(ctx)
-	woken, wokenSet := workflow.NewFuture(ctx)
-	m.lockedOut, m.woken = lockedOut, woken
-	raise := m.raiseOrigin()
-	workflow.GoNamed(beside, "wake origin", func(ctx workflow.Context) {
-		err := do(m.atOrigin(ctx, edit, "Lock out earlier attempts to fence"), shard.RaiseToken, raise)
-		lockedOutSet.SetError(err)
-		if err == nil {
-			err = m.wakeOrigin(ctx)
-		}
-		wokenSet.SetError(err)
-	})
+	woken, set := workflow.NewFuture(ctx)
+	m.woken = woken
+	workflow.GoNamed(beside, "wake origin", func(ctx workflow.Context) { set.SetError(m.wakeOrigin(ctx)) })
 }
 
 func (m *migration) wakeOrigin(ctx workflow.Context) error {
@@ -229,9 +253,6 @@ func (m *migration) copyEntries(ctx workflow.Context) error {
 
 // verifyEntries compares both sides and mends the destination until they are equal.
 func (m *migration) verifyEntries(ctx workflow.Context) error {
-	if err := wait(ctx, m.lockedOut); err != nil {
-		return err
-	}
 	var round *activities.VerifyResult
 	for repairs := 0; repairs <= repairRounds; repairs++ {
 		var err error
@@ -251,17 +272,11 @@ func (m *migration) verifyEntries(ctx workflow.Context) error {
 // verifyRound makes every attempt under a token of its own: one that was given up for dead could otherwise go on
 // repairing, from what it had read before, between the round that matched and the commit.
 func (m *migration) verifyRound(ctx workflow.Context, number int) (*activities.VerifyResult, error) {
-	for pause := firstRetry; ; pause = min(2*pause, longestRetry) {
+	return retried(ctx, func() (*activities.VerifyResult, error) {
 		raise := m.raiseDestination()
 		input := activities.VerifyInput{Guard: raise.Guard, RaiseTo: raise.To, Origin: m.origin()}
-		round, err := call(m.atDestination(ctx, once, fmt.Sprintf("Verify, round %d", number)), shard.VerifyEntries, input)
-		if err == nil || !passing(err) {
-			return round, err
-		}
-		if err := timer(ctx, Duration(pause), "Pause before the next try").Get(ctx, nil); err != nil {
-			return nil, err
-		}
-	}
+		return call(m.atDestination(ctx, once, fmt.Sprintf("Verify, round %d", number)), shard.VerifyEntries, input)
+	})
 }
 
 // commit opens the destination. Its landing is the point of no return.
@@ -272,7 +287,7 @@ func (m *migration) commit(ctx workflow.Context) error {
 		}
 	}
 	raise := m.raiseDestination()
-	m.commitInput = activities.CommitInput{Guard: raise.Guard, RaiseTo: raise.To, Origin: m.origin(), MaxLift: m.input.MaxRevisionLift}
+	m.commitInput = activities.CommitInput{Guard: raise.Guard, RaiseTo: raise.To, Origin: m.origin(), TopUp: m.status.Plan.MinimumFence == 0}
 	return m.land(ctx)
 }
 
@@ -285,9 +300,14 @@ func (m *migration) land(ctx workflow.Context) error {
 	return nil
 }
 
-// serve is where the tenant's time away ends.
+// serve waits for the destination.
 func (m *migration) serve(ctx workflow.Context) {
 	m.awaitServing(ctx, nil)
+	m.served(ctx)
+}
+
+// served is where the tenant's time away ends, at either shard.
+func (m *migration) served(ctx workflow.Context) {
 	m.status.Fenced = false
 	m.status.TimeAway = Duration(workflow.Now(ctx).Sub(*m.status.FencedAt))
 	m.measureTimeAway(ctx)
@@ -307,7 +327,6 @@ func (m *migration) cleanUpOrigin(ctx workflow.Context) {
 	}
 	insistOn(m.atOrigin(ctx, edit, "Delete the LogicalCluster at the origin"), m, shard.DropOriginLogicalCluster, m.onOrigin())
 	insistOn(m.atDestination(ctx, edit, "Touch the LogicalCluster at the destination"), m, shard.TouchDestination, m.onDestination())
-	m.sweptRevision = m.verified.OriginRevision
 	m.sweepOrigin(ctx)
 }
 
@@ -318,22 +337,31 @@ func (m *migration) awaitWoken(ctx workflow.Context) {
 	}
 }
 
-// sweepOrigin deletes the origin's entries. What was written there since they were last accounted for is carried to
-// the destination before it goes too.
+// sweepOrigin deletes the origin's entries. What was written there since they were verified is carried to the
+// destination and then goes too; what cannot be carried stays, for a person to look at.
 func (m *migration) sweepOrigin(ctx workflow.Context) {
 	for round := 0; ; round++ {
-		input := activities.DeleteInput{Guard: m.originGuard(), Revision: m.sweptRevision}
+		input := activities.DeleteInput{Guard: m.originGuard(), Revision: m.verified.OriginRevision}
 		swept := insistOnResult(m.atOrigin(ctx, long, "Delete the entries at the origin"), m, shard.DeleteOriginEntries, input)
-		if len(swept.Stragglers) == 0 {
+		late := m.unaccounted(swept.Stragglers)
+		if len(late) == 0 {
 			return
 		}
 		if round == sweepRounds {
-			m.leave(swept.Stragglers)
+			m.leave(late)
 			return
 		}
-		m.carry(ctx, swept.Stragglers)
-		m.sweptRevision = swept.Revision
+		m.carry(ctx, late)
 	}
+}
+
+// unaccounted leaves out what the result names already.
+func (m *migration) unaccounted(swept []activities.Straggler) []activities.Straggler {
+	return slices.DeleteFunc(swept, func(found activities.Straggler) bool {
+		return slices.ContainsFunc(m.status.Stragglers, func(named activities.Straggler) bool {
+			return named.Ref == found.Ref && named.Deleted == found.Deleted && named.OriginRevision == found.OriginRevision
+		})
+	})
 }
 
 func (m *migration) carry(ctx workflow.Context, stragglers []activities.Straggler) {
@@ -350,6 +378,8 @@ func (m *migration) carry(ctx workflow.Context, stragglers []activities.Straggle
 	summary := fmt.Sprintf("Carry %d late writes", len(stragglers))
 	carried := insistOnResult(m.atDestination(ctx, long, summary), m, shard.CarryStragglers, input)
 	m.status.Stragglers = append(m.status.Stragglers, carried.Stragglers...)
+	drop := activities.DropCarriedInput{Guard: m.originGuard(), Stragglers: carried.Stragglers}
+	insistOn(m.atOrigin(ctx, long, "Delete what was carried"), m, shard.DropCarried, drop)
 }
 
 // carriedBefore is the revision at which an earlier write of the same entry was carried, 0 where none was.

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -28,7 +29,11 @@ var (
 
 func (m *migration) answerQueries(ctx workflow.Context) error {
 	options := workflow.QueryHandlerOptions{Description: "where the move stands"}
-	err := workflow.SetQueryHandlerWithOptions(ctx, StatusQuery, func() (Status, error) { return m.status, nil }, options)
+	err := workflow.SetQueryHandlerWithOptions(ctx, StatusQuery, func() (Status, error) {
+		status := m.status
+		status.Advice = m.orders()
+		return status, nil
+	}, options)
 	if err != nil {
 		return fmt.Errorf("set handler of query %s: %w", StatusQuery, err)
 	}
@@ -82,7 +87,7 @@ func (m *migration) details() string {
 		rows = append(rows, [2]string{"Step", m.status.Step})
 	}
 	rows = append(rows, m.sizes()...)
-	rows = append(rows, [2]string{"What you can do", m.orders()})
+	rows = append(rows, [2]string{"What you can do", cmp.Or(m.orders(), m.noOrders())})
 	var table strings.Builder
 	table.WriteString("| | |\n|---|---|\n")
 	for _, row := range rows {
@@ -118,24 +123,34 @@ func (m *migration) sizes() [][2]string {
 	return append(rows, [2]string{"Time away", away})
 }
 
-// orders says what a person can do now.
+// orders says what a person can do now, and is empty where that is nothing.
 func (m *migration) orders() string {
 	id := m.info.WorkflowExecution.ID
+	abort := fmt.Sprintf("`kcp-migrate abort %s`", id)
 	switch {
 	case m.status.Advice != "":
 		return m.status.Advice
+	case m.over, m.status.Committed, m.undoing, m.status.Aborting:
+		return ""
+	case m.status.Paused:
+		return fmt.Sprintf("`kcp-migrate resume %s`, or %s", id, abort)
+	case m.status.WaitsForApproval:
+		return fmt.Sprintf("approve the plan: `kcp-migrate approve %s`, or %s", id, abort)
+	case m.status.Fenced:
+		return abort
+	}
+	return fmt.Sprintf("`kcp-migrate pause %s`, or %s", id, abort)
+}
+
+// noOrders says why there is nothing to do.
+func (m *migration) noOrders() string {
+	switch {
 	case m.over:
 		return "nothing: the move is over"
 	case m.status.Committed:
 		return "nothing: the commit has landed, and the move only goes forward"
-	case m.undoing || m.status.Aborting:
-		return "nothing: the move is being taken back"
-	case m.status.Paused:
-		return fmt.Sprintf("`kcp-migrate resume %s`, or `kcp-migrate abort %s`", id, id)
-	case m.status.Fenced:
-		return fmt.Sprintf("`kcp-migrate abort %s`", id)
 	}
-	return fmt.Sprintf("`kcp-migrate pause %s`, or `kcp-migrate abort %s`", id, id)
+	return "nothing: the move is being taken back"
 }
 
 func (m *migration) metrics(ctx workflow.Context, tags map[string]string) client.MetricsHandler {

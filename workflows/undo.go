@@ -29,12 +29,12 @@ func (m *migration) undo(ctx workflow.Context) (committed bool) {
 		m.show(ctx)
 		if err := m.patiently(ctx, row.what, row.take); err != nil {
 			m.undoErr = errors.Join(m.undoErr, fmt.Errorf("%s: %s", row.what, message(err)))
+			m.status.NotUndone = append(m.status.NotUndone, row.what+": "+message(err))
 			workflow.GetLogger(ctx).Error("Undo step failed for good", "step", row.what, "error", err)
 			continue
 		}
 		m.status.Undone = append(m.status.Undone, row.done)
 	}
-	m.status.Fenced = m.status.Fenced && m.undoErr != nil
 	return false
 }
 
@@ -83,7 +83,7 @@ func (m *migration) wayBack() []undoRow {
 		{fenceOrigin, "lock out late writers at the origin", "locked out late writers on shard " + origin, m.lockOutOrigin},
 		back(copyEntries, destination, long, "delete the entries at the destination", "deleted the entries on shard "+destination, shard.DropDestinationEntries),
 		back(fenceDestination, destination, edit, "delete the LogicalCluster at the destination", "deleted the LogicalCluster on shard "+destination, shard.DropDestinationLogicalCluster),
-		back(fenceOrigin, origin, long, "lift the origin's fence", "lifted the fence on shard "+origin, shard.LiftFence),
+		{fenceOrigin, "lift the origin's fence", "lifted the fence on shard " + origin, m.liftFence},
 		back(fenceOrigin, origin, long, "wake the origin shard", "woke shard "+origin, shard.WakeShard),
 		back(claimDestination, destination, edit, "release the claim at the destination", "released the claim on shard "+destination, shard.Release),
 		back(claimOrigin, origin, edit, "release the claim at the origin", "released the claim on shard "+origin, shard.Release),
@@ -91,6 +91,14 @@ func (m *migration) wayBack() []undoRow {
 }
 
 // lockOutOrigin falls back to the token as it was where it cannot be raised: the rest of the undo must still be able to write.
+func (m *migration) liftFence(ctx workflow.Context) error {
+	if err := do(m.atOrigin(ctx, long, "Undo: lift the origin's fence"), shard.LiftFence, m.onOrigin()); err != nil {
+		return err
+	}
+	m.served(ctx)
+	return nil
+}
+
 func (m *migration) lockOutOrigin(ctx workflow.Context) error {
 	raise := m.raiseOrigin()
 	err := do(m.atOrigin(ctx, edit, "Undo: lock out late writers at the origin"), shard.RaiseToken, raise)

@@ -218,12 +218,9 @@ func (w *world) started(info *activity.Info, _ context.Context, args converter.E
 	}
 }
 
-// note keeps what runs beside the copy apart, because its place among the calls in line is left to chance: the lockout
-// once the fence stands, and the wake under the token that it raised.
+// note keeps the wake that runs beside the copy apart, because its place among the calls in line is left to chance.
 func (w *world) note(call string) {
-	lockout := call == "RaiseToken@root/1→2" && w.fencedOnce
-	wake := call == "WakeShard@root/2" && len(w.beside) > 0 && !w.lifting
-	if lockout || wake {
+	if strings.HasPrefix(call, "WakeShard@") && w.fencedOnce && !w.lifting {
 		w.beside = append(w.beside, call)
 		return
 	}
@@ -295,7 +292,8 @@ func (w *world) answerClaims() {
 }
 
 func (w *world) answerOnOrigin() {
-	on(w, "FenceOrigin", func(activities.GuardInput) activities.FenceResult {
+	on(w, "FenceOrigin", func(input activities.RaiseInput) activities.FenceResult {
+		w.raise(origin, input.To)
 		w.fenced, w.fencedOnce, w.blind = true, true, true
 		return activities.FenceResult{Revision: 9_100}
 	})
@@ -316,11 +314,14 @@ func (w *world) answerOnOrigin() {
 	on(w, "DeleteOriginEntries", func(activities.DeleteInput) activities.DeleteResult {
 		w.must(w.written > 0 && w.originGone, "entries go after the commit and after the LogicalCluster")
 		w.originEmpty = true
-		result := activities.DeleteResult{Deleted: 5_010, Revision: 9_200 + int64(len(w.calls))}
+		result := activities.DeleteResult{Deleted: 5_010}
 		if len(w.stragglers) > 0 {
 			result.Stragglers, w.stragglers = w.stragglers[0], w.stragglers[1:]
 		}
 		return result
+	})
+	onDo(w, "DropCarried", func(input activities.DropCarriedInput) {
+		w.must(len(input.Stragglers) > 0, "what was carried is dropped")
 	})
 	onDo(w, "AwaitRoute", func(activities.RouteInput) {})
 	on(w, "AwaitOwner", func(activities.OwnerInput) activities.OwnerResult {

@@ -2,7 +2,6 @@ package kcp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -102,7 +101,7 @@ func (d *Directory) ProbeFrontProxies(ctx context.Context, logicalCluster, shard
 	routes := check{of: "route", ask: func(ctx context.Context, proxy connection) error {
 		var object corev1alpha1.LogicalCluster
 		if err := proxy.get(ctx, query{path: logicalClusterPath(logicalCluster)}, &object, probeTimeout); err != nil {
-			return errors.New(answer(err))
+			return other(err)
 		}
 		if found := location(object).Shard; found != shard {
 			return fmt.Errorf("shard %q, want %q", found, shard)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,23 @@ const (
 	// failuresTold bounds a probe's Detail.
 	failuresTold = 5
 )
+
+// unanswered is a check's outcome where no answer came.
+type unanswered struct{ error }
+
+func isUnanswered(err error) bool {
+	var none unanswered
+	return errors.As(err, &none)
+}
+
+// other is the outcome of a check whose answer was not the wanted one.
+func other(err error) error {
+	told := errors.New(answer(err))
+	if err != nil && statusCode(err) == 0 {
+		return unanswered{told}
+	}
+	return told
+}
 
 // check is one request of a probe. It gives nil for the wanted answer, else what came instead.
 type check struct {
@@ -48,7 +66,7 @@ func (s *Shard) ProbeFenced(ctx context.Context, logicalCluster string) []activi
 		if isInactive(err) {
 			return nil
 		}
-		return errors.New(answer(err))
+		return other(err)
 	}})
 }
 
@@ -77,7 +95,7 @@ var servesWildcard = check{of: "wildcard list", ask: func(ctx context.Context, s
 
 func (c connection) list(ctx context.Context, logicalCluster string, resource schema.GroupVersionResource) error {
 	if err := c.get(ctx, oneOf(logicalCluster, resource), nil, probeTimeout); err != nil {
-		return errors.New(answer(err))
+		return other(err)
 	}
 	return nil
 }
@@ -86,7 +104,7 @@ func (c connection) list(ctx context.Context, logicalCluster string, resource sc
 func (c connection) listInAnyVersion(ctx context.Context, logicalCluster string, resource schema.GroupResource) error {
 	versions, err := c.versions(ctx, logicalCluster, resource.Group)
 	if err != nil {
-		return errors.New(answer(err))
+		return other(err)
 	}
 	err = errors.New("no version is served")
 	for _, version := range versions {
@@ -94,7 +112,7 @@ func (c connection) listInAnyVersion(ctx context.Context, logicalCluster string,
 		if listErr == nil {
 			return nil
 		}
-		err = errors.New(answer(listErr))
+		err = other(listErr)
 		if !errors.Is(listErr, activities.ErrNotFound) {
 			break
 		}
@@ -141,7 +159,12 @@ func (c connection) probe(ctx context.Context, checks []check) activities.Probe 
 		})
 	}
 	_ = running.Wait() // the outcomes hold the errors
-	return activities.Probe{Server: c.server, OK: errors.Join(outcomes...) == nil, Detail: detail(outcomes)}
+	return activities.Probe{
+		Server:      c.server,
+		OK:          errors.Join(outcomes...) == nil,
+		Unreachable: slices.ContainsFunc(outcomes, isUnanswered),
+		Detail:      detail(outcomes),
+	}
 }
 
 // detail tells the first failures.

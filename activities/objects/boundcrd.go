@@ -34,3 +34,20 @@ func IsEstablished(value []byte) (bool, error) {
 	}
 	return false, nil
 }
+
+// BoundSchemas gives the UIDs of the schemas that an APIBinding's value says it has bound.
+func BoundSchemas(value []byte) ([]string, error) {
+	content, err := parse(value)
+	if err != nil {
+		return nil, fmt.Errorf("parse APIBinding: %w", err)
+	}
+	bound, _ := content.look("status")["boundResources"].([]any)
+	var uids []string
+	for _, resource := range bound {
+		fields, _ := resource.(map[string]any)
+		if uid := object(fields).look("schema").text("UID"); uid != "" {
+			uids = append(uids, uid)
+		}
+	}
+	return uids, nil
+}

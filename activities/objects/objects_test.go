@@ -108,3 +108,14 @@ func TestIsEstablished_ReadsTheCondition(t *testing.T) {
 	_, err := IsEstablished([]byte("{"))
 	require.Error(t, err)
 }
+
+func TestBoundSchemas_NamesWhatABindingHasBound(t *testing.T) {
+	uids, err := BoundSchemas([]byte(`{"status":{"boundResources":[{"schema":{"UID":"a"}},{"schema":{}},{"schema":{"UID":"b"}}]}}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b"}, uids)
+	uids, err = BoundSchemas([]byte(`{"kind":"APIBinding"}`))
+	require.NoError(t, err)
+	require.Empty(t, uids)
+	_, err = BoundSchemas([]byte("["))
+	require.Error(t, err)
+}
