@@ -12,6 +12,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/worker"
@@ -43,26 +44,14 @@ func (o *clientOptions) withTemporal(ctx context.Context, work func(temporal cli
 	return err
 }
 
-// findMove finds the move that a person means by a workflow ID or a logical cluster: the workflow of that ID,
-// else of the usual ID, else the latest move whose logical cluster has that name.
-func findMove(ctx context.Context, temporal client.Client, name string) (*workflowpb.WorkflowExecutionInfo, error) {
-	for _, workflowID := range []string{name, workflows.WorkflowID(name)} {
-		description, err := temporal.DescribeWorkflow(ctx, workflowID, "")
-		if err == nil {
-			return description.RawResponse.GetWorkflowExecutionInfo(), nil
-		}
-		if missing := (*serviceerror.NotFound)(nil); !errors.As(err, &missing) {
-			return nil, fmt.Errorf("describe workflow %s: %w", workflowID, err)
-		}
+// outOfTime reports whether err only says that ctx's time is up, which Temporal may do a moment before ctx does.
+func outOfTime(ctx context.Context, err error) bool {
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) || errors.As(err, new(*temporal.WorkflowExecutionError)) {
+		return false
 	}
-	found, err := listMoves(ctx, temporal, fmt.Sprintf("%s = %s", workflows.LogicalClusterAttribute, quoted(name)), 1)
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("find move %s: no workflow has this ID, and no logical cluster of this name was moved lately; the list command shows all", name)
-	}
-	return found[0], nil
+	return ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, new(*serviceerror.DeadlineExceeded)) || errors.As(err, new(*serviceerror.Canceled)) ||
+		errors.As(err, new(*client.WorkflowUpdateServiceTimeoutOrCanceledError))
 }
 
 // listMoves gives the latest moves that meet a condition, newest first, dry runs left out.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	activitypb "go.temporal.io/api/common/v1"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	failurepb "go.temporal.io/api/failure/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
@@ -65,9 +65,25 @@ func TestPlan_WhenTheMoveWouldBeRefused_Exits3(t *testing.T) {
 }
 
 func TestPlan_WhenItTakesTooLong_Exits5(t *testing.T) {
+	for _, hasty := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			fake := newFakeTemporal()
+			fake.hasty = hasty
+
+			done := typeIn(t.Context(), fake, "plan", "root:consumer", "root")
+
+			require.Equal(t, exitStillRunning, done.code, done.err)
+			require.Contains(t, done.err, "Come back with: kcp-migrate watch plan-root:consumer-")
+		})
+	}
+}
+
+func TestPlan_WhenNoWorkerTakesItInTime_Exits5(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		done := typeIn(t.Context(), newFakeTemporal(), "plan", "root:consumer", "root")
-		require.Equal(t, exitStillRunning, done.code)
+		fake := newFakeTemporal()
+		fake.pickedUp = false
+
+		require.Equal(t, exitStillRunning, typeIn(t.Context(), fake, "plan", "root:consumer", "root", "--timeout", "1s").code)
 	})
 }
 
@@ -85,7 +101,7 @@ func runningStatus() workflows.Status {
 func TestStatus_OfARunningMove_ShowsWhatIsRetried(t *testing.T) {
 	fake := newFakeTemporal().running(runningStatus())
 	fake.pending = []*workflowpb.PendingActivityInfo{{
-		ActivityType: &activitypb.ActivityType{Name: "CopyEntries"}, Attempt: 3, LastFailure: &failurepb.Failure{Message: "connection reset"},
+		ActivityType: &commonpb.ActivityType{Name: "CopyEntries"}, Attempt: 3, LastFailure: &failurepb.Failure{Message: "connection reset"},
 	}}
 
 	done := typeIn(t.Context(), fake, "status", "root:consumer", "-o", "json")
@@ -95,7 +111,7 @@ func TestStatus_OfARunningMove_ShowsWhatIsRetried(t *testing.T) {
 	require.Equal(t, consumerID, found.WorkflowID)
 	require.Equal(t, "Running", found.State)
 	require.Equal(t, runningStatus(), found.Status)
-	require.Equal(t, []string{"CopyEntries, attempt 3: connection reset"}, found.Retrying)
+	require.Equal(t, []string{"CopyEntries, attempt 3 after: connection reset"}, found.WaitsFor)
 }
 
 func TestStatus_OfAMoveThatIsOver_NeedsNoWorker(t *testing.T) {
@@ -130,36 +146,26 @@ func TestStatus_PrintsATable(t *testing.T) {
 	var out bytes.Buffer
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	detail := movement{WorkflowID: consumerID, State: "Running", Status: runningStatus()}
-	detail.Paused, detail.Aborting, detail.WaitsForApproval, detail.Committed = true, true, true, true
+	detail.Aborting = true
+	detail.WaitsFor = []string{"AwaitServing: shard-1-a: 504"}
+	detail.Copied = &activities.CopyProgress{Written: activities.Written{Entries: 1_200, Bytes: 4 << 20}}
 
-	detail.print(table)
+	detail.print(table, "kcp-migrate")
 
 	require.NoError(t, table.Flush())
 	requireGolden(t, "status.table.golden", out.String())
 }
 
-func TestFindMove_TriesWorkflowIDsBeforeLogicalClusters(t *testing.T) {
-	fake := newFakeTemporal().running(runningStatus())
-	for _, name := range []string{consumerID, "root:consumer"} {
-		info, err := findMove(t.Context(), fake, name)
-		require.NoError(t, err)
-		require.Equal(t, consumerID, info.GetExecution().GetWorkflowId())
-		require.Empty(t, fake.queries)
-	}
+func TestStatus_OfAMovePausedAtTheGate_NamesAllWaysOn(t *testing.T) {
+	fake := newFakeTemporal().running(workflows.Status{
+		Result: workflows.Result{LogicalCluster: "256hdo017n2m0br9", Path: "root:consumer", Phase: workflows.Preparing},
+		Step:   "gate", StartedAt: startedAt, Paused: true, WaitsForApproval: true,
+	})
 
-	info, err := findMove(t.Context(), fake, "256hdo017n2m0br9")
-	require.NoError(t, err)
-	require.Equal(t, consumerID, info.GetExecution().GetWorkflowId())
-	require.Equal(t, []string{
-		"WorkflowType = 'MigrateLogicalCluster' AND WorkflowId NOT STARTS_WITH 'plan-' AND KcpLogicalCluster = '256hdo017n2m0br9'",
-	}, fake.queries)
-}
+	done := typeIn(t.Context(), fake, "status", "root:consumer")
 
-func TestFindMove_OfNothing_SaysSo(t *testing.T) {
-	done := typeIn(t.Context(), newFakeTemporal(), "status", "it's")
-
-	require.Equal(t, exitError, done.code)
-	require.Contains(t, done.err, "find move it's: no workflow has this ID")
+	require.Equal(t, exitDone, done.code, done.err)
+	requireGolden(t, "status.gate.golden", done.out)
 }
 
 func TestQuoted_LeavesNoWayOut(t *testing.T) {
@@ -236,10 +242,8 @@ func TestUpdate_WhenNoWorkerAnswers_SaysSo(t *testing.T) {
 
 		for _, command := range []string{"pause", "abort"} {
 			done := typeIn(t.Context(), fake, command, "root:consumer")
-			require.Equal(t, exitError, done.code)
-			require.Contains(t, done.err, "no worker answered within 10s")
-			require.Contains(t, done.err, "may still obey")
-			require.Contains(t, done.err, "status command")
+			require.Equal(t, outcome{exitError, "", "kcp-migrate: " + command + " migrate-root:consumer: no answer within 10s; it may still take effect\n" +
+				"See: kcp-migrate status migrate-root:consumer\n"}, done)
 		}
 	})
 }
@@ -278,21 +282,47 @@ func TestAbort_WhenInterrupted_Exits130(t *testing.T) {
 	require.Equal(t, exitInterrupted, typeIn(ctx, newFakeTemporal().running(runningStatus()), "abort", "root:consumer").code)
 }
 
-func TestLook_ReadsTheCopysHeartbeat(t *testing.T) {
-	heartbeat, err := converter.GetDefaultDataConverter().ToPayloads(
-		activities.CopyProgress{Revision: 7, Written: activities.Written{Last: ref("core/secrets", "default/a"), Entries: 3, Bytes: 5}})
-	require.NoError(t, err)
+func TestLook_ReadsHeartbeats(t *testing.T) {
+	running := func(name string, details any) *workflowpb.PendingActivityInfo {
+		heartbeat, err := converter.GetDefaultDataConverter().ToPayloads(details)
+		require.NoError(t, err)
+		return &workflowpb.PendingActivityInfo{ActivityType: &commonpb.ActivityType{Name: name}, HeartbeatDetails: heartbeat}
+	}
 	fake := newFakeTemporal().running(runningStatus())
 	fake.pending = []*workflowpb.PendingActivityInfo{
-		{ActivityType: &activitypb.ActivityType{Name: "WakeShard"}},
-		{ActivityType: &activitypb.ActivityType{Name: "CopyEntries"}, HeartbeatDetails: heartbeat},
+		{ActivityType: &commonpb.ActivityType{Name: "InspectOrigin"}},
+		running("WakeShard", nil),
+		running("AwaitServing", "shard-1-a: 504"),
+		running("CopyEntries", activities.CopyProgress{Revision: 7, Written: activities.Written{Last: ref("core/secrets", "default/a"), Entries: 3, Bytes: 5}}),
 	}
 
 	now, err := lookAt(t.Context(), fake, consumerID, consumerRun)
 
 	require.NoError(t, err)
 	require.EqualValues(t, 3, now.Copied.Entries)
-	require.Empty(t, now.Retrying)
+	require.Equal(t, []string{"AwaitServing: shard-1-a: 504"}, now.WaitsFor)
+}
+
+func TestStatus_NamesTheCommandsThatTheMoveWouldObey(t *testing.T) {
+	for name, c := range map[string]struct {
+		status workflows.Status
+		orders []string
+	}{
+		"preparing":          {workflows.Status{}, []string{"pause", "abort"}},
+		"at the gate":        {workflows.Status{WaitsForApproval: true}, []string{"approve", "pause", "abort"}},
+		"paused at the gate": {workflows.Status{WaitsForApproval: true, Paused: true}, []string{"approve", "resume", "abort"}},
+		"fenced":             {workflows.Status{Fenced: true}, []string{"abort"}},
+		"aborting":           {workflows.Status{Aborting: true}, nil},
+		"being undone":       {workflows.Status{Step: "undo: lift the origin's fence", Fenced: true}, nil},
+		"past the commit":    {workflows.Status{Committed: true}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			detail := movement{State: "Running", Status: c.status}
+			require.Equal(t, c.orders, detail.orders())
+			detail.State = "Completed"
+			require.Empty(t, detail.orders())
+		})
+	}
 }
 
 func TestVersion_NeedsNobody(t *testing.T) {
@@ -311,5 +341,27 @@ func TestCountText_GroupsDigits(t *testing.T) {
 func TestBytesText_ChoosesAUnit(t *testing.T) {
 	for bytes, text := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 5 << 30: "5.0 GiB", 3 << 50: "3072.0 TiB"} {
 		require.Equal(t, text, bytesText(bytes))
+	}
+}
+
+func TestHelp_OfNoCommand_IsUsage(t *testing.T) {
+	done := typeIn(t.Context(), nil, "help", "nonsense")
+
+	require.Equal(t, outcome{exitUsage, "", "kcp-migrate: explain \"nonsense\": there is no such command\nSee \"kcp-migrate --help\".\n"}, done)
+}
+
+func TestHelp_OfACommand_ExplainsIt(t *testing.T) {
+	done := typeIn(t.Context(), nil, "help", "start")
+
+	require.Equal(t, exitDone, done.code)
+	require.Contains(t, done.out, "--require-approval")
+	require.Equal(t, typeIn(t.Context(), nil, "start", "--help"), done)
+}
+
+func TestCompletion_KnowsItsShells(t *testing.T) {
+	for _, shell := range []string{"bash", "fish", "powershell", "zsh"} {
+		done := typeIn(t.Context(), nil, "completion", shell)
+		require.Equal(t, exitDone, done.code, done.err)
+		require.Contains(t, done.out, "kcp-migrate")
 	}
 }

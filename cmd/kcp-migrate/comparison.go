@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"golang.org/x/sync/errgroup"
@@ -31,6 +32,23 @@ type comparison struct {
 	Missing   []activities.Ref `json:"missing,omitempty"`
 	Different []activities.Ref `json:"different,omitempty"`
 	Extra     []activities.Ref `json:"extra,omitempty"`
+}
+
+// requireEither refuses a logical cluster that neither shard has a key of: two nothings are equal.
+func requireEither(ctx context.Context, logicalCluster string, copies ...shardCopy) error {
+	var shards []string
+	for _, one := range copies {
+		keys, err := one.Keys(ctx, logicalCluster, 1)
+		if err != nil {
+			return fmt.Errorf("list keys of %s on shard %s: %w", logicalCluster, one.shard, err)
+		}
+		if len(keys) > 0 {
+			return nil
+		}
+		shards = append(shards, one.shard)
+	}
+	return activities.Refuse(activities.LogicalClusterNotFound,
+		"no key of logical cluster %s on shards %s; give its name, or its workspace path like root:org:ws", logicalCluster, strings.Join(shards, " and "))
 }
 
 // compare looks at digests first, and at single entries only where those differ.

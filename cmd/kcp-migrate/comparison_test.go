@@ -49,6 +49,14 @@ func (h *heldEntries) List(context.Context, string, []keyspace.Family, int64) ([
 	return h.listed, nil
 }
 
+func (h *heldEntries) Keys(context.Context, string, int) ([]string, error) {
+	var keys []string
+	for _, one := range h.listed {
+		keys = append(keys, one.String())
+	}
+	return keys, h.err
+}
+
 func compareHeld(t *testing.T, origin, destination *heldEntries) *comparison {
 	t.Helper()
 	result, err := compare(t.Context(), "256hdo017n2m0br9", shardCopy{"root", origin}, shardCopy{"shard-1", destination})
@@ -100,4 +108,18 @@ func TestCompare_WhenAShardCannotBeRead_NamesIt(t *testing.T) {
 
 	require.ErrorIs(t, err, away)
 	require.ErrorContains(t, err, "shard-1")
+}
+
+func TestRequireEither_IsContentWithOneSide(t *testing.T) {
+	some := held(entry("core/secrets", "default/a", "1", 0))
+
+	require.NoError(t, requireEither(t.Context(), "256hdo017n2m0br9", shardCopy{"root", some}, shardCopy{"shard-1", held()}))
+	require.NoError(t, requireEither(t.Context(), "256hdo017n2m0br9", shardCopy{"root", held()}, shardCopy{"shard-1", some}))
+}
+
+func TestRequireEither_WhenNeitherHasAKey_SaysWhatToGive(t *testing.T) {
+	err := requireEither(t.Context(), "nosuchcluster0000", shardCopy{"root", held()}, shardCopy{"shard-1", held()})
+
+	require.Equal(t, exitRefused, exitCode(t.Context(), err))
+	require.ErrorContains(t, err, "no key of logical cluster nosuchcluster0000 on shards root and shard-1; give its name, or its workspace path")
 }

@@ -45,6 +45,13 @@ func (e stillRunningError) Error() string {
 	return fmt.Sprintf("wait for %s: it is still running", e.workflowID)
 }
 
+// unansweredError ends the wait for the answer to an update, which Temporal keeps for a worker to come.
+type unansweredError struct{ update, workflowID string }
+
+func (e unansweredError) Error() string {
+	return fmt.Sprintf("%s %s: no answer within %s; it may still take effect", e.update, e.workflowID, answerPatience)
+}
+
 // refusedError is a request that a running move, or Temporal, turned down.
 type refusedError struct{ error }
 
@@ -55,8 +62,8 @@ type moveError struct {
 	// errorType is one of activities', one of the three below, or empty where Temporal itself could not be asked.
 	errorType string
 	message   string
-	// undone is whether anything had to be taken back.
-	undone bool
+	// result says what was taken back; it is empty where the failure carries none.
+	result workflows.Result
 }
 
 // Ends of a workflow that are no failure of its own making.
@@ -74,8 +81,7 @@ func (e *moveError) Error() string {
 }
 
 // newMoveError reads what a failed workflow says, its Result included, where it carries one.
-func newMoveError(err error) (workflows.Result, *moveError) {
-	var result workflows.Result
+func newMoveError(err error) *moveError {
 	failure := &moveError{message: err.Error()}
 	var application *temporal.ApplicationError
 	var cancel *temporal.CanceledError
@@ -94,12 +100,11 @@ func newMoveError(err error) (workflows.Result, *moveError) {
 		failure.errorType, failure.message = timedOut, "Temporal timed the move out, which leaves everything as it was at that moment"
 	}
 	if details != nil && details.HasDetails() {
-		if err := details.Details(&result); err != nil {
+		if err := details.Details(&failure.result); err != nil {
 			failure.message = fmt.Sprintf("%s (its result cannot be read: %v)", failure.message, err)
 		}
 	}
-	failure.undone = len(result.Undone) > 0
-	return result, failure
+	return failure
 }
 
 // exitCode is the one place where errors become exit codes.
@@ -117,35 +122,34 @@ func exitCode(ctx context.Context, err error) int {
 	case errors.As(err, new(stillRunningError)):
 		return exitStillRunning
 	case errors.As(err, &move):
-		return exitCodeOf(move.errorType, move.undone)
+		return exitCodeOf(move.errorType, move.result)
 	case ctx.Err() != nil:
 		return exitInterrupted
+	case errors.As(err, &application) && application.Type() == activities.Unreachable:
+		return exitError // begin makes it a refusal where nothing had begun
 	case errors.As(err, &application):
-		return exitCodeOf(application.Type(), false)
+		return exitCodeOf(application.Type(), workflows.Result{})
 	default:
 		return exitError
 	}
 }
 
-// exitCodeOf tells a refusal, before which nothing but claims was written, from a move that was taken back.
-func exitCodeOf(errorType string, undone bool) int {
+// exitCodeOf tells a refusal, which the tenant has not noticed, from a move that was taken back after it had.
+func exitCodeOf(errorType string, result workflows.Result) int {
+	switch {
+	case len(result.NotUndone) > 0:
+		return exitError
+	case result.TimeAway > 0, errorType == activities.Aborted, errorType == canceled:
+		return exitUndone
+	}
 	switch errorType {
 	case activities.InvalidInput, activities.WorkflowTimeoutSet:
 		return exitUsage
 	case activities.LogicalClusterNotFound, activities.ShardNotFound, activities.ShardNotReady, activities.SameShard,
 		activities.SystemCluster, activities.AlreadyMigrating, activities.DestinationNotEmpty, activities.DestinationOlder,
-		activities.BoundResourceMissing, activities.TokenLoss, activities.KcpTooOld:
-		return exitRefused
-	case activities.Aborted, canceled:
-		return exitUndone
-	}
-	if undone {
-		return exitUndone
-	}
-	// These can end a move before or after the fence; nothing undone means that it was before.
-	switch errorType {
-	case activities.ShardWorkerMissing, activities.NotReady, activities.BeingDeleted, activities.EncryptedAtRest,
-		activities.Unreachable, activities.Forbidden, activities.NoSpace, activities.AwayTooLong:
+		activities.BoundResourceMissing, activities.TokenLoss, activities.KcpTooOld, activities.ShardWorkerMissing,
+		activities.NotReady, activities.BeingDeleted, activities.EncryptedAtRest, activities.Unreachable, activities.Forbidden,
+		activities.NoSpace, activities.AwayTooLong:
 		return exitRefused
 	default:
 		return exitError
@@ -172,15 +176,20 @@ func message(err error) string {
 func hint(term terminal, err error) string {
 	var usage usageError
 	var running stillRunningError
+	var unanswered unansweredError
 	var move *moveError
 	switch {
 	case errors.As(err, &usage):
 		return fmt.Sprintf("See %q.", usage.command+" --help")
 	case errors.As(err, &running):
 		return fmt.Sprintf("Come back with: %s watch %s", term.program, running.workflowID)
+	case errors.As(err, &unanswered):
+		return fmt.Sprintf("See: %s status %s", term.program, unanswered.workflowID)
 	case errors.As(err, &move) && (move.errorType == terminated || move.errorType == timedOut):
 		return "The tenant may still be fenced and claimed; docs/operations.md says how to find out and recover."
-	case errors.As(err, &move) && move.undone:
+	case errors.As(err, &move) && len(move.result.NotUndone) > 0:
+		return "Not everything could be undone: the result says what is left, and docs/operations.md what to do about it."
+	case errors.As(err, &move) && exitCodeOf(move.errorType, move.result) == exitUndone:
 		return "Everything was undone: the tenant is on its origin shard, and the move can be started again."
 	default:
 		return ""

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
@@ -15,7 +16,9 @@ import (
 
 func TestExitCode_OfAMoveThatFailed(t *testing.T) {
 	unfenced := workflows.Result{LogicalCluster: "a"}
-	undone := workflows.Result{LogicalCluster: "a", Undone: []string{"lifted the fence"}}
+	released := workflows.Result{LogicalCluster: "a", Undone: []string{"released the claim"}}
+	undone := workflows.Result{LogicalCluster: "a", Undone: []string{"lifted the fence"}, TimeAway: 1}
+	left := workflows.Result{LogicalCluster: "a", Undone: []string{"sealed"}, NotUndone: []string{"lift the fence"}, TimeAway: 1}
 	refuse := func(errorType string, result workflows.Result) error {
 		return temporal.NewNonRetryableApplicationError("no", errorType, nil, result)
 	}
@@ -26,25 +29,32 @@ func TestExitCode_OfAMoveThatFailed(t *testing.T) {
 		"invalid input":                 {refuse(activities.InvalidInput, unfenced), exitUsage},
 		"workflow timeout":              {refuse(activities.WorkflowTimeoutSet, unfenced), exitUsage},
 		"refused":                       {refuse(activities.SameShard, unfenced), exitRefused},
-		"refused at the second claim":   {refuse(activities.AlreadyMigrating, undone), exitRefused},
+		"refused at the second claim":   {refuse(activities.AlreadyMigrating, released), exitRefused},
 		"shard worker missing":          {refuse(activities.ShardWorkerMissing, unfenced), exitRefused},
+		"unreachable in preflight":      {refuse(activities.Unreachable, unfenced), exitRefused},
 		"estimate too long":             {refuse(activities.AwayTooLong, unfenced), exitRefused},
 		"away too long":                 {refuse(activities.AwayTooLong, undone), exitUndone},
 		"no space in preflight":         {refuse(activities.NoSpace, unfenced), exitRefused},
+		"no space under the claims":     {refuse(activities.NoSpace, released), exitRefused},
 		"no space in the copy":          {refuse(activities.NoSpace, undone), exitUndone},
 		"watches not cut":               {refuse(activities.WatchesNotCut, undone), exitUndone},
 		"digest mismatch":               {refuse(activities.DigestMismatch, undone), exitUndone},
 		"aborted":                       {refuse(activities.Aborted, undone), exitUndone},
+		"aborted at the gate":           {refuse(activities.Aborted, released), exitUndone},
 		"aborted before anything":       {refuse(activities.Aborted, unfenced), exitUndone},
+		"aborted, not all undone":       {refuse(activities.Aborted, left), exitError},
 		"cancelled":                     {temporal.NewCanceledError(undone), exitUndone},
 		"cancelled before anything":     {temporal.NewCanceledError(), exitUndone},
+		"cancelled, not all undone":     {temporal.NewCanceledError(left), exitError},
 		"terminated":                    {&temporal.TerminatedError{}, exitError},
 		"a bug":                         {temporal.NewApplicationError("oops", "PanicError"), exitError},
+		"a bug while fenced":            {temporal.NewApplicationErrorWithOptions("oops", "", temporal.ApplicationErrorOptions{Details: []any{undone}}), exitUndone},
+		"a bug under the claims":        {temporal.NewApplicationErrorWithOptions("oops", "", temporal.ApplicationErrorOptions{Details: []any{released}}), exitError},
 		"the connection to Temporal":    {errors.New("connection reset"), exitError},
 		"a later failure, nothing done": {refuse(activities.FenceLost, unfenced), exitError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, failure := newMoveError(fmt.Errorf("workflow execution error: %w", c.failure))
+			failure := newMoveError(fmt.Errorf("workflow execution error: %w", c.failure))
 			require.Equal(t, c.code, exitCode(t.Context(), failure))
 		})
 	}
@@ -58,16 +68,16 @@ func TestExitCode_OfEveryErrorType_IsDecided(t *testing.T) {
 		activities.BoundResourceMissing, activities.TokenLoss, activities.KcpTooOld, activities.EncryptedAtRest,
 		activities.Unreachable, activities.Forbidden, activities.NoSpace, activities.AwayTooLong,
 	} {
-		require.Contains(t, []int{exitUsage, exitRefused}, exitCodeOf(errorType, false), errorType)
+		require.Contains(t, []int{exitUsage, exitRefused}, exitCodeOf(errorType, workflows.Result{}), errorType)
 	}
 }
 
 func TestNewMoveError_BringsTheResult(t *testing.T) {
-	result, failure := newMoveError(temporal.NewNonRetryableApplicationError("wrong shard", activities.Aborted, nil,
+	failure := newMoveError(temporal.NewNonRetryableApplicationError("wrong shard", activities.Aborted, nil,
 		workflows.Result{LogicalCluster: "a", Phase: workflows.Failed, Undone: []string{"lifted the fence"}}))
 
-	require.Equal(t, workflows.Failed, result.Phase)
-	require.True(t, failure.undone)
+	require.Equal(t, workflows.Failed, failure.result.Phase)
+	require.Equal(t, []string{"lifted the fence"}, failure.result.Undone)
 	require.EqualError(t, failure, "Aborted: wrong shard")
 }
 
@@ -83,4 +93,21 @@ func TestMessage_LeavesOutWhatIsForMachines(t *testing.T) {
 	err := fmt.Errorf("look around: %w", activities.Refuse(activities.Unreachable, "reach etcd: gone"))
 
 	require.Equal(t, "look around: Unreachable: reach etcd: gone", message(err))
+}
+
+func TestExitCode_WhenTemporalIsUnreachable_IsARefusalOnlyOfWhatBegins(t *testing.T) {
+	for command, code := range map[string]int{
+		"plan": exitRefused, "start": exitRefused,
+		"status": exitError, "watch": exitError, "list": exitError, "pause": exitError, "abort": exitError,
+	} {
+		arguments := map[string][]string{"plan": {"root:consumer", "shard-1"}, "start": {"root:consumer", "shard-1"}, "list": nil}
+		words, known := arguments[command]
+		if !known {
+			words = []string{"root:consumer"}
+		}
+		done := typeInWhere(t.Context(), nil, func() (client.Client, error) {
+			return nil, activities.Refuse(activities.Unreachable, "connect to Temporal: gone")
+		}, append([]string{command}, words...)...)
+		require.Equal(t, outcome{code, "", "kcp-migrate: Unreachable: connect to Temporal: gone\n"}, done, command)
+	}
 }

@@ -7,12 +7,14 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
@@ -21,6 +23,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/worker"
 	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
@@ -34,7 +37,7 @@ const (
 
 var startedAt = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
-// fakeTemporal is a Temporal with at most one move.
+// fakeTemporal is a Temporal with at most one move, and perhaps earlier ones.
 type fakeTemporal struct {
 	client.Client
 	// workers is how many poll; without one no move is picked up.
@@ -43,7 +46,11 @@ type fakeTemporal struct {
 	pickedUp bool
 	info     *workflowpb.WorkflowExecutionInfo
 	pending  []*workflowpb.PendingActivityInfo
-	status   workflows.Status
+	// earlier are moves that began before it, the latest first.
+	earlier []*workflowpb.WorkflowExecutionInfo
+	// paths are what the moves' histories tell, by workflow ID.
+	paths  map[string]string
+	status workflows.Status
 	// ended is closed when the move is over.
 	ended   chan struct{}
 	result  workflows.Result
@@ -52,6 +59,8 @@ type fakeTemporal struct {
 	answer func() error
 	// unanswered has updates and queries wait in vain.
 	unanswered bool
+	// hasty has the wait for a move's end break off a moment before its context ends, as Temporal's client may.
+	hasty bool
 
 	started   client.StartWorkflowOptions
 	input     workflows.Input
@@ -94,6 +103,7 @@ func executionInfo(workflowID string, state enumspb.WorkflowExecutionStatus, att
 	}
 	info := &workflowpb.WorkflowExecutionInfo{
 		Execution:        &commonpb.WorkflowExecution{WorkflowId: workflowID, RunId: consumerRun},
+		Type:             &commonpb.WorkflowType{Name: workflows.MigrateLogicalClusterName},
 		Status:           state,
 		StartTime:        timestamppb.New(startedAt),
 		SearchAttributes: &commonpb.SearchAttributes{IndexedFields: fields},
@@ -128,19 +138,57 @@ func (f *fakeTemporal) GetWorkflow(_ context.Context, workflowID, _ string) clie
 }
 
 func (f *fakeTemporal) DescribeWorkflow(_ context.Context, workflowID, _ string) (*client.WorkflowExecutionDescription, error) {
-	if f.info.GetExecution().GetWorkflowId() != workflowID {
-		return nil, serviceerror.NewNotFound("workflow not found")
+	for _, info := range f.all() {
+		if info.GetExecution().GetWorkflowId() == workflowID {
+			return &client.WorkflowExecutionDescription{
+				RawResponse: &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info, PendingActivities: f.pending},
+			}, nil
+		}
 	}
-	return &client.WorkflowExecutionDescription{
-		RawResponse: &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: f.info, PendingActivities: f.pending},
-	}, nil
+	return nil, serviceerror.NewNotFound("workflow not found")
+}
+
+func (f *fakeTemporal) all() []*workflowpb.WorkflowExecutionInfo {
+	if f.info == nil {
+		return f.earlier
+	}
+	return append([]*workflowpb.WorkflowExecutionInfo{f.info}, f.earlier...)
+}
+
+func (f *fakeTemporal) GetWorkflowHistory(_ context.Context, workflowID, _ string, _ bool, _ enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+	result, err := converter.GetDefaultDataConverter().ToPayloads(activities.ResolveResult{Location: activities.Location{Path: f.paths[workflowID]}})
+	if err != nil {
+		panic(err)
+	}
+	return &fakeHistory{events: []*historypb.HistoryEvent{
+		{EventId: 5, Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
+			ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{ActivityType: &commonpb.ActivityType{Name: "Resolve"}},
+		}},
+		{EventId: 7, Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
+			ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{ScheduledEventId: 5, Result: result},
+		}},
+	}}
+}
+
+type fakeHistory struct{ events []*historypb.HistoryEvent }
+
+func (h *fakeHistory) HasNext() bool { return len(h.events) > 0 }
+
+func (h *fakeHistory) Next() (*historypb.HistoryEvent, error) {
+	event := h.events[0]
+	h.events = h.events[1:]
+	return event, nil
 }
 
 func (f *fakeTemporal) ListWorkflow(_ context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	f.queries = append(f.queries, request.Query)
 	response := &workflowservice.ListWorkflowExecutionsResponse{}
-	if f.info != nil {
-		response.Executions = append(response.Executions, f.info)
+	for _, info := range f.all() {
+		running := info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+		if strings.Contains(request.Query, "ExecutionStatus = 'Running'") && !running || strings.Contains(request.Query, "ExecutionStatus != 'Running'") && running {
+			continue
+		}
+		response.Executions = append(response.Executions, info)
 	}
 	return response, nil
 }
@@ -200,8 +248,14 @@ func (r fakeRun) GetRunID() string { return consumerRun }
 func (r fakeRun) GetFirstExecutionRunID() string { return consumerRun }
 
 func (r fakeRun) Get(ctx context.Context, value any) error {
+	var hurry <-chan time.Time
+	if deadline, limited := ctx.Deadline(); limited && r.hasty {
+		hurry = time.After(time.Until(deadline) - time.Millisecond)
+	}
 	select {
 	case <-r.ended:
+	case <-hurry:
+		return serviceerror.NewDeadlineExceeded("context deadline exceeded")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -227,11 +281,15 @@ func typeIn(ctx context.Context, temporal client.Client, arguments ...string) ou
 }
 
 func typeInWith(ctx context.Context, environment map[string]string, temporal client.Client, arguments ...string) outcome {
+	return typeInWhere(ctx, environment, func() (client.Client, error) { return temporal, nil }, arguments...)
+}
+
+func typeInWhere(ctx context.Context, environment map[string]string, dial func() (client.Client, error), arguments ...string) outcome {
 	var out, err bytes.Buffer
 	term := terminal{
 		program: "kcp-migrate", out: &out, err: &err,
 		lookupEnv: func(name string) (string, bool) { value, found := environment[name]; return value, found },
-		dial:      func(context.Context, *worker.TemporalConfig) (client.Client, error) { return temporal, nil },
+		dial:      func(context.Context, *worker.TemporalConfig) (client.Client, error) { return dial() },
 	}
 	code := execute(ctx, term, arguments)
 	return outcome{code, out.String(), err.String()}

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -35,10 +36,10 @@ func follow(ctx context.Context, term terminal, temporal client.Client, run clie
 	progress := newProgress(term.err, format)
 	result, err := awaitEnd(waiting, temporal, run, progress)
 	progress.end()
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("look on %s: stopped; the move goes on. Come back with: %s watch %s", run.GetID(), term.program, run.GetID())
 	}
-	if waiting.Err() != nil {
+	if timeout > 0 && outOfTime(waiting, err) {
 		return stillRunningError{workflowID: run.GetID()}
 	}
 	return finish(term, run.GetID(), result, err, format)
@@ -48,7 +49,8 @@ func follow(ctx context.Context, term terminal, temporal client.Client, run clie
 func finish(term terminal, workflowID string, result workflows.Result, err error, format outputFormat) error {
 	var failure *moveError
 	if err != nil {
-		result, failure = newMoveError(err)
+		failure = newMoveError(err)
+		result = failure.result
 	}
 	if result.LogicalCluster != "" {
 		err := format.print(term.out, result, []string{workflowID}, func(out *tabwriter.Writer) { printResult(out, &result) })
@@ -101,8 +103,8 @@ type look struct {
 	At time.Time
 	// Copied is how far the running copy has come, nil when none runs.
 	Copied *activities.CopyProgress
-	// Retrying says which activities failed and are tried again, and why.
-	Retrying []string
+	// WaitsFor says what running activities wait for, and why those failed that are tried again.
+	WaitsFor []string
 }
 
 func lookAt(ctx context.Context, temporal client.Client, workflowID, runID string) (look, error) {
@@ -123,15 +125,31 @@ func (l *look) readActivities(pending []*workflowpb.PendingActivityInfo) error {
 	for _, activity := range pending {
 		name := activity.GetActivityType().GetName()
 		if failure := activity.GetLastFailure(); failure != nil {
-			l.Retrying = append(l.Retrying, fmt.Sprintf("%s, attempt %d: %s", name, activity.GetAttempt(), failure.GetMessage()))
+			l.WaitsFor = append(l.WaitsFor, fmt.Sprintf("%s, attempt %d after: %s", name, activity.GetAttempt(), failure.GetMessage()))
 		}
-		if name != copyActivity || activity.GetHeartbeatDetails() == nil {
-			continue
-		}
-		l.Copied = &activities.CopyProgress{}
-		if err := converter.GetDefaultDataConverter().FromPayloads(activity.GetHeartbeatDetails(), l.Copied); err != nil {
+		if err := l.readHeartbeat(name, activity.GetHeartbeatDetails()); err != nil {
 			return fmt.Errorf("read heartbeat of %s: %w", name, err)
 		}
+	}
+	return nil
+}
+
+// readHeartbeat takes in how far a copy has come, and what any other activity says that it waits for.
+func (l *look) readHeartbeat(activity string, details *commonpb.Payloads) error {
+	if len(details.GetPayloads()) == 0 {
+		return nil
+	}
+	payload := details.GetPayloads()[0]
+	if activity == copyActivity {
+		l.Copied = &activities.CopyProgress{}
+		return converter.GetDefaultDataConverter().FromPayload(payload, l.Copied)
+	}
+	var reason any
+	if err := converter.GetDefaultDataConverter().FromPayload(payload, &reason); err != nil {
+		return err
+	}
+	if text, isText := reason.(string); isText && text != "" {
+		l.WaitsFor = append(l.WaitsFor, activity+": "+text)
 	}
 	return nil
 }
@@ -163,6 +181,7 @@ func printResult(out *tabwriter.Writer, result *workflows.Result) {
 	list(out, "Stragglers", stragglerLines(result.Stragglers))
 	list(out, "Warnings", result.Warnings)
 	list(out, "Undone", result.Undone)
+	list(out, "Not undone, see docs/operations.md", result.NotUndone)
 }
 
 func printSteps(out io.Writer, steps []workflows.Step) {

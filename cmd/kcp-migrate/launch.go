@@ -25,7 +25,8 @@ const (
 )
 
 // launch starts a workflow and returns once a worker has taken it: one that nobody polls cannot tell that itself.
-func launch(ctx context.Context, temporal client.Client, workflowID string, input workflows.Input) (client.WorkflowRun, error) {
+// The run is nil where it was not started.
+func launch(ctx context.Context, term terminal, temporal client.Client, workflowID string, input workflows.Input) (client.WorkflowRun, error) {
 	queue, err := temporal.DescribeTaskQueue(ctx, workflows.TaskQueue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {
 		return nil, fmt.Errorf("look for workers on task queue %s: %w", workflows.TaskQueue, err)
@@ -44,7 +45,8 @@ func launch(ctx context.Context, temporal client.Client, workflowID string, inpu
 	}, workflows.MigrateLogicalClusterName, input)
 	if running := (*serviceerror.WorkflowExecutionAlreadyStarted)(nil); errors.As(err, &running) {
 		return nil, activities.Refuse(activities.AlreadyMigrating,
-			"workflow %s is already running (run %s): follow it with the watch command, or abort it", workflowID, running.RunId)
+			"workflow %[1]s is already running (run %[2]s): follow it with `%[3]s watch %[1]s`, or take it back with `%[3]s abort %[1]s`",
+			workflowID, running.RunId, term.program)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start workflow %s: %w", workflowID, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
+	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
 
@@ -81,8 +83,10 @@ type movement struct {
 	EndedAt    *time.Time `json:"endedAt,omitempty"`
 	// Failure is why it did not reach its end.
 	Failure string `json:"failure,omitempty"`
-	// Retrying says which activities failed and are tried again.
-	Retrying []string `json:"retrying,omitempty"`
+	// WaitsFor says what running activities wait for, and why those failed that are tried again.
+	WaitsFor []string `json:"waitsFor,omitempty"`
+	// Copied is how far the running copy has come.
+	Copied *activities.CopyProgress `json:"copied,omitempty"`
 	workflows.Status
 }
 
@@ -94,7 +98,7 @@ func describeMove(ctx context.Context, temporal client.Client, m move) (movement
 		if err != nil {
 			return movement{}, fmt.Errorf("%w: is there a worker?", err)
 		}
-		detail.Status, detail.Retrying = now.Status, now.Retrying
+		detail.Status, detail.WaitsFor, detail.Copied = now.Status, now.WaitsFor, now.Copied
 		return detail, nil
 	}
 	detail.Status = workflows.Status{StartedAt: m.StartedAt, Result: workflows.Result{
@@ -105,8 +109,8 @@ func describeMove(ctx context.Context, temporal client.Client, m move) (movement
 		if ctx.Err() != nil {
 			return movement{}, ctx.Err()
 		}
-		carried, failure := newMoveError(err)
-		detail.Failure, result = failure.Error(), carried
+		failure := newMoveError(err)
+		detail.Failure, result = failure.Error(), failure.result
 	}
 	if result.LogicalCluster != "" {
 		detail.Result = result
@@ -114,7 +118,26 @@ func describeMove(ctx context.Context, temporal client.Client, m move) (movement
 	return detail, nil
 }
 
-func (d *movement) print(out *tabwriter.Writer) {
+// orders are the commands that the move would obey now.
+func (d *movement) orders() []string {
+	undoing := d.Aborting || strings.HasPrefix(d.Step, "undo")
+	if d.State != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING.String() || d.Committed || undoing {
+		return nil
+	}
+	var orders []string
+	if d.WaitsForApproval {
+		orders = append(orders, workflows.ApproveUpdate)
+	}
+	if d.Paused {
+		orders = append(orders, workflows.ResumeUpdate)
+	} else if !d.Fenced {
+		orders = append(orders, workflows.PauseUpdate)
+	}
+	return append(orders, workflows.AbortUpdate)
+}
+
+// print names program in the commands that a person may type.
+func (d *movement) print(out *tabwriter.Writer, program string) {
 	property(out, "Workflow", d.WorkflowID)
 	property(out, "State", d.State)
 	property(out, "Failure", d.Failure)
@@ -127,15 +150,23 @@ func (d *movement) print(out *tabwriter.Writer) {
 		property(out, "Committed", "yes, from here on it only goes forward")
 	}
 	if d.Paused {
-		property(out, "Paused", "yes, until the resume command")
+		property(out, "Paused", "yes, until it is resumed")
 	}
 	if d.WaitsForApproval {
-		property(out, "Waits", "for the approve command")
+		property(out, "Waits", "for approval")
 	}
 	if d.Aborting {
 		property(out, "Aborting", "yes")
 	}
 	property(out, "Advice", d.Advice)
+	if d.Copied != nil {
+		property(out, "Copied", fmt.Sprintf("%s entries (%s) so far", countText(d.Copied.Entries), bytesText(d.Copied.Bytes)))
+	}
 	printResult(out, &d.Result)
-	list(out, "Retrying", d.Retrying)
+	list(out, "Waits for", d.WaitsFor)
+	var commands []string
+	for _, order := range d.orders() {
+		commands = append(commands, fmt.Sprintf("%s %s %s", program, order, d.WorkflowID))
+	}
+	list(out, "You can", commands)
 }

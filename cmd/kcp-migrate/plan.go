@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -37,7 +36,7 @@ Nothing is changed. A move that would be refused is refused here, for the same r
 		Example: fmt.Sprintf(`  %[1]s plan root:org:ws shard-1
   %[1]s plan 2ei2q8rs6um1o3uc shard-1 -o json`, term.program),
 		Args: usageArgs(cobra.ExactArgs(2)),
-		RunE: run(o),
+		RunE: begin(o),
 	}
 	o.addFlags(cmd.Flags())
 	o.output.addFlag(cmd.Flags())
@@ -75,21 +74,21 @@ func (o *PlanOptions) Run(ctx context.Context) error {
 		waiting, stop := context.WithTimeout(ctx, o.timeout)
 		defer stop()
 		workflowID := planWorkflowPrefix + o.input.LogicalCluster + "-" + uuid.NewString()
-		dryRun, err := launch(waiting, temporal, workflowID, o.input)
-		if err != nil {
+		dryRun, err := launch(waiting, o.terminal, temporal, workflowID, o.input)
+		if dryRun == nil {
 			return err
 		}
 		var result workflows.Result
-		err = dryRun.Get(waiting, &result)
-		if errors.Is(waiting.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
-			return stillRunningError{workflowID: workflowID}
+		if err == nil {
+			err = dryRun.Get(waiting, &result)
 		}
-		if ctx.Err() != nil {
+		switch {
+		case err != nil && ctx.Err() != nil:
 			return fmt.Errorf("plan %s: interrupted", o.input.LogicalCluster)
-		}
-		if err != nil {
-			_, failure := newMoveError(err)
-			return failure
+		case outOfTime(waiting, err):
+			return stillRunningError{workflowID: workflowID}
+		case err != nil:
+			return newMoveError(err)
 		}
 		if result.Plan == nil {
 			return fmt.Errorf("read plan of %s: the worker gave none", o.input.LogicalCluster)
@@ -116,21 +115,27 @@ func printPlan(out *tabwriter.Writer, plan *workflows.Plan) {
 	if plan.ReleasesContext {
 		property(out, "APIExports", "moved too; the origin's hold on them is released right after the commit")
 	}
-	printFamilies(out, plan.Families)
+	printFamilies(out, plan)
 	list(out, "Bound CRDs to create at the destination, by schema UID", plan.BoundCRDs)
 	list(out, "Keys at the destination to discard", plan.Leftovers)
 	list(out, "Child workspaces that stay", plan.NotMoved)
 	list(out, "Warnings", plan.Warnings)
 }
 
-func printFamilies(out *tabwriter.Writer, families []workflows.PlannedFamily) {
-	if len(families) == 0 {
+// printFamilies ends with the leased entries, which no family counts.
+func printFamilies(out *tabwriter.Writer, plan *workflows.Plan) {
+	if plan.Entries == 0 {
 		return
 	}
 	fmt.Fprintln(out)
 	row(out, "FAMILY", "ENTRIES", "BYTES")
-	for _, family := range families {
+	leasedBytes := plan.Bytes
+	for _, family := range plan.Families {
 		row(out, family.Family, countText(family.Entries), bytesText(family.Bytes))
+		leasedBytes -= family.Bytes
+	}
+	if plan.LeasedEntries > 0 {
+		row(out, "with a lease, of any family", countText(plan.LeasedEntries), bytesText(leasedBytes))
 	}
 }
 

@@ -54,7 +54,7 @@ type standing struct {
 	WaitsForApproval bool            `json:"waitsForApproval,omitempty"`
 	Aborting         bool            `json:"aborting,omitempty"`
 	Advice           string          `json:"advice,omitempty"`
-	Retrying         []string        `json:"retrying,omitempty"`
+	WaitsFor         []string        `json:"waitsFor,omitempty"`
 }
 
 // pace knows from one look to the next how fast the copy goes.
@@ -67,7 +67,7 @@ func (p *pace) reckon(look look) standing {
 	s := standing{
 		Time: look.At, Phase: look.Phase, Step: look.Step, Entries: look.Entries,
 		Fenced: look.Fenced, Paused: look.Paused, WaitsForApproval: look.WaitsForApproval, Aborting: look.Aborting,
-		Advice: look.Advice, Retrying: look.Retrying,
+		Advice: look.Advice, WaitsFor: look.WaitsFor,
 	}
 	if look.Plan != nil {
 		s.TotalEntries = look.Plan.Entries
@@ -112,8 +112,11 @@ func (s standing) notes() []string {
 	if s.Aborting {
 		notes = append(notes, "aborting")
 	}
-	for _, failure := range s.Retrying {
-		notes = append(notes, "retrying "+failure)
+	if s.WaitsForApproval {
+		notes = append(notes, "waits for the approve command")
+	}
+	for _, reason := range s.WaitsFor {
+		notes = append(notes, "waits for "+reason)
 	}
 	return notes
 }
@@ -122,7 +125,7 @@ func (s standing) notes() []string {
 func (s standing) figures() string {
 	var parts []string
 	if s.TotalEntries > 0 && s.Entries > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s entries", countText(s.Entries), countText(s.TotalEntries)))
+		parts = append(parts, fmt.Sprintf("%s of about %s entries", countText(s.Entries), countText(s.TotalEntries)))
 	}
 	if s.EntriesPerSecond > 0 {
 		parts = append(parts, countText(s.EntriesPerSecond)+"/s")

@@ -26,9 +26,9 @@ func looks() []look {
 	copied := func(entries int64) *activities.CopyProgress {
 		return &activities.CopyProgress{Written: activities.Written{Entries: entries}}
 	}
-	gate := workflows.Status{Result: workflows.Result{Phase: workflows.Preparing, Plan: planned}, Step: "gate", Advice: "approve the plan"}
+	gate := workflows.Status{Result: workflows.Result{Phase: workflows.Preparing, Plan: planned}, Step: "gate", WaitsForApproval: true}
 	retrying := at(7, copying, copied(6000))
-	retrying.Retrying = []string{"CopyEntries, attempt 2: connection reset"}
+	retrying.WaitsFor = []string{"CopyEntries, attempt 2 after: connection reset"}
 	return []look{
 		at(0, workflows.Status{Result: workflows.Result{Phase: workflows.Preparing}, Step: "preflight"}, nil),
 		at(1, gate, nil),

@@ -2,21 +2,24 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/temporal"
 
+	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/worker"
 )
 
 const exitCodesHelp = `
 Exit codes:
   0    done
-  1    error
+  1    error, or an undo that could not take everything back
   2    usage: a flag, an argument or a setting is wrong
-  3    refused, before the tenant noticed anything
-  4    aborted and undone: the tenant is back on its origin shard
+  3    refused; nothing was changed
+  4    aborted, or undone after the tenant was away: it is back on its origin shard
   5    still running after --timeout
   130  interrupted; a move that runs goes on
 `
@@ -58,7 +61,9 @@ Every flag may also come from the environment, as KCP_MIGRATE_<FLAG> (KCP_MIGRAT
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return asUsage(cmd, err) })
 	root.AddCommand(
 		NewCmdWorker(term), NewCmdPlan(term), NewCmdStart(term), NewCmdStatus(term), NewCmdList(term), NewCmdWatch(term),
-		NewCmdPause(term), NewCmdResume(term), NewCmdApprove(term), NewCmdAbort(term), NewCmdVerify(term), NewCmdVersion(term))
+		NewCmdPause(term), NewCmdResume(term), NewCmdApprove(term), NewCmdAbort(term), NewCmdVerify(term), NewCmdVersion(term),
+		NewCmdCompletion(term))
+	root.SetHelpCommand(newCmdHelp(term))
 	return root
 }
 
@@ -83,6 +88,18 @@ func run(o options) func(*cobra.Command, []string) error {
 			return asUsage(cmd, err)
 		}
 		return o.Run(cmd.Context())
+	}
+}
+
+// begin is run for what begins something: where a system cannot be reached, that is refused.
+func begin(o options) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := run(o)(cmd, args)
+		var application *temporal.ApplicationError
+		if errors.As(err, &application) && application.Type() == activities.Unreachable && cmd.Context().Err() == nil {
+			return refusedError{err}
+		}
+		return err
 	}
 }
 

@@ -36,7 +36,7 @@ command: with --wait it only looks on, and Ctrl-C ends the looking.`,
   %[1]s start root:org:ws shard-1 --require-approval --max-time-away 10s
   %[1]s start root:org:ws shard-1 --wait --timeout 5m -o json`, term.program),
 		Args: usageArgs(cobra.ExactArgs(2)),
-		RunE: run(o),
+		RunE: begin(o),
 	}
 	flags := cmd.Flags()
 	o.addFlags(flags)
@@ -73,7 +73,7 @@ type started struct {
 // Run starts the move and, if asked, looks on.
 func (o *StartOptions) Run(ctx context.Context) error {
 	return o.withTemporal(ctx, func(temporal client.Client) error {
-		move, err := launch(ctx, temporal, o.workflowID, o.input)
+		move, err := launch(ctx, o.terminal, temporal, o.workflowID, o.input)
 		if err != nil {
 			return err
 		}

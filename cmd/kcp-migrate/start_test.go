@@ -95,6 +95,7 @@ func TestStart_WhenItRunsAlready_IsRefused(t *testing.T) {
 
 	require.Equal(t, exitRefused, done.code)
 	require.Contains(t, done.err, "AlreadyMigrating: workflow migrate-root:consumer is already running (run run-1)")
+	require.Contains(t, done.err, "`kcp-migrate watch migrate-root:consumer`")
 }
 
 func TestStart_WithWait_PrintsTheResult(t *testing.T) {
@@ -112,7 +113,8 @@ func TestStart_WithWait_PrintsTheResult(t *testing.T) {
 func TestStart_WithWait_WhenUndone_PrintsWhatWasUndoneAndExits4(t *testing.T) {
 	undone := workflows.Result{
 		LogicalCluster: "256hdo017n2m0br9", Path: "root:consumer", OriginShard: "root", DestinationShard: "shard-1",
-		Phase: workflows.Failed, Undone: []string{"sealed the destination", "lifted the fence on shard root"},
+		Phase: workflows.Failed, TimeAway: workflows.Duration(61 * time.Second),
+		Undone: []string{"sealed the destination", "lifted the fence on shard root"},
 	}
 	fake := newFakeTemporal().over(workflows.Result{},
 		temporal.NewNonRetryableApplicationError("61 s after the fence no commit had landed", activities.AwayTooLong, nil, undone))
@@ -150,15 +152,33 @@ func TestStart_WithWait_WhenInterrupted_DetachesAndSaysHowToComeBack(t *testing.
 }
 
 func TestStart_WithWait_WhenItTakesLongerThanTimeout_Exits5(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := newFakeTemporal()
+	for _, hasty := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			fake := newFakeTemporal()
+			fake.hasty = hasty
 
-		done := typeIn(t.Context(), fake, "start", "root:consumer", "shard-1", "--wait", "--timeout", "2s")
+			done := typeIn(t.Context(), fake, "start", "root:consumer", "shard-1", "--wait", "--timeout", "2s")
 
-		require.Equal(t, exitStillRunning, done.code)
-		require.Contains(t, done.err, "it is still running\nCome back with: kcp-migrate watch migrate-root:consumer")
-		require.Empty(t, fake.cancelled)
-	})
+			require.Equal(t, exitStillRunning, done.code, done.err)
+			require.Contains(t, done.err, "it is still running\nCome back with: kcp-migrate watch migrate-root:consumer")
+			require.Empty(t, fake.cancelled)
+		})
+	}
+}
+
+func TestStart_WithWait_WhenNotAllIsUndone_Exits1AndSaysWhereToRead(t *testing.T) {
+	left := workflows.Result{
+		LogicalCluster: "256hdo017n2m0br9", Phase: workflows.Failed, TimeAway: workflows.Duration(time.Second),
+		Undone: []string{"sealed the destination"}, NotUndone: []string{"lift the origin's fence: it is Forbidden"},
+	}
+	fake := newFakeTemporal().over(workflows.Result{}, temporal.NewNonRetryableApplicationError("wrong shard", activities.Aborted, nil, left))
+
+	done := typeIn(t.Context(), fake, "start", "root:consumer", "shard-1", "--wait")
+
+	require.Equal(t, exitError, done.code)
+	require.Contains(t, done.out, "Not undone, see docs/operations.md:\n  lift the origin's fence")
+	require.Contains(t, done.err, "docs/operations.md")
+	require.NotContains(t, done.err, "Everything was undone")
 }
 
 func TestStart_WithWait_WhenTheWorkerDies_SaysSoAndGoesOn(t *testing.T) {
@@ -187,7 +207,11 @@ func TestUsage_IsExit2(t *testing.T) {
 		"negative time":        {"plan", "a", "b", "--max-time-away", "-1s"},
 		"verify with one side": {"verify", "a", "--origin-config", "b"},
 		"worker of nothing":    {"worker"},
+		"verify without files": {"verify", "a", "--origin-config", "nowhere.yaml", "--destination-config", "nowhere.yaml"},
 		"list of nothing":      {"list", "--limit", "0"},
+		"unknown shell":        {"completion", "nosh"},
+		"two shells":           {"completion", "bash", "zsh"},
+		"no shell":             {"completion"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			done := typeIn(t.Context(), newFakeTemporal(), arguments...)

@@ -57,6 +57,6 @@ func (o *StatusOptions) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return o.output.print(o.out, detail, []string{detail.WorkflowID}, func(out *tabwriter.Writer) { detail.print(out) })
+		return o.output.print(o.out, detail, []string{detail.WorkflowID}, func(out *tabwriter.Writer) { detail.print(out, o.program) })
 	})
 }

@@ -91,15 +91,8 @@ func updateFailure(ctx context.Context, err error, update, workflowID string) er
 	case errors.As(err, new(*serviceerror.NotFound)):
 		return refusedError{fmt.Errorf("%s %s: the move is over", update, workflowID)}
 	case outOfTime(ctx, err):
-		return fmt.Errorf("%s %s: no worker answered within %s, but the move may still obey once one does: look with the status command, and start a worker if there is none",
-			update, workflowID, answerPatience)
+		return unansweredError{update: update, workflowID: workflowID}
 	default:
 		return fmt.Errorf("%s %s: %w", update, workflowID, err)
 	}
-}
-
-// outOfTime reports whether an answer was waited for too long. Temporal may say so a moment before ctx does.
-func outOfTime(ctx context.Context, err error) bool {
-	unanswered := errors.As(err, new(*client.WorkflowUpdateServiceTimeoutOrCanceledError)) || errors.Is(err, context.DeadlineExceeded)
-	return unanswered && !errors.Is(ctx.Err(), context.Canceled)
 }

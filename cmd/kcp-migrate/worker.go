@@ -29,7 +29,7 @@ The config file is flat YAML; its keys are the flags' names.`,
 		Example: fmt.Sprintf(`  %[1]s worker --config worker-shard-1.yaml
   KCP_MIGRATE_LOG_LEVEL=debug %[1]s worker --config worker-shard-1.yaml --health-listen 127.0.0.1:8080`, term.program),
 		Args: usageArgs(cobra.NoArgs),
-		RunE: run(o),
+		RunE: begin(o),
 	}
 	o.config.AddFlags(cmd.Flags())
 	return cmd
