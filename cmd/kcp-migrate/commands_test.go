@@ -160,6 +160,7 @@ func TestStatus_OfAMovePausedAtTheGate_NamesAllWaysOn(t *testing.T) {
 	fake := newFakeTemporal().running(workflows.Status{
 		Result: workflows.Result{LogicalCluster: "256hdo017n2m0br9", Path: "root:consumer", Phase: workflows.Preparing},
 		Step:   "gate", StartedAt: startedAt, Paused: true, WaitsForApproval: true,
+		Advice: "`kcp-migrate resume migrate-root:consumer`, or `kcp-migrate abort migrate-root:consumer`",
 	})
 
 	done := typeIn(t.Context(), fake, "status", "root:consumer")

@@ -136,6 +136,15 @@ func (d *movement) orders() []string {
 	return append(orders, workflows.AbortUpdate)
 }
 
+// trouble is what a move advises beyond naming the commands that it would obey: those, the abort command always among
+// them, are shown with the program's own name instead.
+func trouble(advice string) string {
+	if strings.Contains(advice, "`kcp-migrate "+workflows.AbortUpdate+" ") {
+		return ""
+	}
+	return advice
+}
+
 // print names program in the commands that a person may type.
 func (d *movement) print(out *tabwriter.Writer, program string) {
 	property(out, "Workflow", d.WorkflowID)
@@ -158,7 +167,7 @@ func (d *movement) print(out *tabwriter.Writer, program string) {
 	if d.Aborting {
 		property(out, "Aborting", "yes")
 	}
-	property(out, "Advice", d.Advice)
+	property(out, "Advice", trouble(d.Advice))
 	if d.Copied != nil {
 		property(out, "Copied", fmt.Sprintf("%s entries (%s) so far", countText(d.Copied.Entries), bytesText(d.Copied.Bytes)))
 	}

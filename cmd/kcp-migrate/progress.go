@@ -102,9 +102,12 @@ func (s standing) headline() string {
 
 // notes are what a person should know beside it.
 func (s standing) notes() []string {
+	if s.Phase == workflows.Completed || s.Phase == workflows.Failed {
+		return nil
+	}
 	var notes []string
-	if s.Advice != "" {
-		notes = append(notes, s.Advice)
+	if advice := trouble(s.Advice); advice != "" {
+		notes = append(notes, advice)
 	}
 	if s.Paused {
 		notes = append(notes, "paused until the resume command")

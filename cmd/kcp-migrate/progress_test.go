@@ -30,7 +30,9 @@ func looks() []look {
 	retrying := at(7, copying, copied(6000))
 	retrying.WaitsFor = []string{"CopyEntries, attempt 2 after: connection reset"}
 	return []look{
-		at(0, workflows.Status{Result: workflows.Result{Phase: workflows.Preparing}, Step: "preflight"}, nil),
+		at(0, workflows.Status{
+			Result: workflows.Result{Phase: workflows.Preparing}, Step: "preflight", Advice: "`kcp-migrate pause ws`, or `kcp-migrate abort ws`",
+		}, nil),
 		at(1, gate, nil),
 		at(2, gate, nil),
 		at(3, copying, nil),
@@ -38,7 +40,7 @@ func looks() []look {
 		at(5, copying, copied(3000)),
 		at(6, copying, copied(6000)),
 		retrying,
-		at(8, workflows.Status{Result: workflows.Result{Phase: workflows.Completed, Plan: planned, Entries: 10_000}}, nil),
+		at(8, workflows.Status{Result: workflows.Result{Phase: workflows.Completed, Plan: planned, Entries: 10_000}, Paused: true}, nil),
 	}
 }
 
