@@ -89,6 +89,7 @@ func (m *migration) watchPatience(ctx workflow.Context) {
 			}
 			m.advise(ctx, "%s has taken %s. See its last failure and heartbeat among the pending activities, and that the shard's worker, etcd and kcp can be reached",
 				m.waitsFor, waited.Round(time.Second))
+			m.stalled(ctx)
 			pause = min(2*pause, longestPause)
 		}
 	})

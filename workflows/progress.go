@@ -14,6 +14,7 @@ import (
 // Metrics, in base units. None carries the logical cluster: there are too many.
 const (
 	movesMetric         = "kcp_migrate_moves_total"
+	stallsMetric        = "kcp_migrate_stalls_total"
 	phaseSecondsMetric  = "kcp_migrate_phase_seconds"
 	awaySecondsMetric   = "kcp_migrate_time_away_seconds"
 	copiedEntriesMetric = "kcp_migrate_copied_entries_total"
@@ -132,10 +133,12 @@ func (m *migration) orders() string {
 		return m.status.Advice
 	case m.over, m.status.Committed, m.undoing, m.status.Aborting:
 		return ""
-	case m.status.Paused:
-		return fmt.Sprintf("`kcp-migrate resume %s`, or %s", id, abort)
+	case m.status.WaitsForApproval && m.status.Paused:
+		return fmt.Sprintf("approve the plan and resume: `kcp-migrate approve %s`, `kcp-migrate resume %s`, or %s", id, id, abort)
 	case m.status.WaitsForApproval:
 		return fmt.Sprintf("approve the plan: `kcp-migrate approve %s`, or %s", id, abort)
+	case m.status.Paused:
+		return fmt.Sprintf("`kcp-migrate resume %s`, or %s", id, abort)
 	case m.status.Fenced:
 		return abort
 	}
@@ -160,6 +163,11 @@ func (m *migration) metrics(ctx workflow.Context, tags map[string]string) client
 
 func (m *migration) measureTimeAway(ctx workflow.Context) {
 	m.metrics(ctx, nil).Timer(awaySecondsMetric).Record(time.Duration(m.status.TimeAway))
+}
+
+// stalled counts that something takes long, for alerts: all other metrics come when a phase or the move is over.
+func (m *migration) stalled(ctx workflow.Context) {
+	m.metrics(ctx, map[string]string{"phase": string(m.status.Phase)}).Counter(stallsMetric).Inc(1)
 }
 
 // count counts the move by its outcome.

@@ -90,7 +90,7 @@ func (m *migration) wayBack() []undoRow {
 	}
 }
 
-// lockOutOrigin falls back to the token as it was where it cannot be raised: the rest of the undo must still be able to write.
+// liftFence is where the time away of a move that is taken back ends.
 func (m *migration) liftFence(ctx workflow.Context) error {
 	if err := do(m.atOrigin(ctx, long, "Undo: lift the origin's fence"), shard.LiftFence, m.onOrigin()); err != nil {
 		return err
@@ -99,6 +99,7 @@ func (m *migration) liftFence(ctx workflow.Context) error {
 	return nil
 }
 
+// lockOutOrigin falls back to the token as it was where it cannot be raised: the rest of the undo must still be able to write.
 func (m *migration) lockOutOrigin(ctx workflow.Context) error {
 	raise := m.raiseOrigin()
 	err := do(m.atOrigin(ctx, edit, "Undo: lock out late writers at the origin"), shard.RaiseToken, raise)
