@@ -428,7 +428,7 @@ func TestWrite_ToAServerWithSmallLimits_LearnsThem(t *testing.T) {
 			require.NoError(t, store.Write(t.Context(), guard, oneBatch(entries), ignore))
 			require.Len(t, export(t, store, below("/registry/")), len(entries))
 			require.LessOrEqual(t, store.limits.maxOps(), 16)
-			require.Greater(t, store.limits.maxOps(), 8)
+			require.GreaterOrEqual(t, store.limits.maxOps(), 8, "a refused Txn has 17 operations at least")
 
 			listed, err := store.List(t.Context(), consumer, []keyspace.Family{configMaps}, revision(t, store))
 			require.NoError(t, err)

@@ -25,8 +25,8 @@ const deletePage = 1000
 // revision. What has changed is left and returned, and so is what somebody else has deleted since then.
 //
 // Whether a key that is gone was deleted here or by somebody else is read from etcd's history, so that the
-// answer is the same when an earlier attempt had deleted half: every deletion of ours writes its range to one
-// key in the same Txn. Walking back that key's versions gives the revisions of our deletions, and a key that
+// answer is the same when an earlier attempt had deleted half: every deletion of ours at an origin writes its
+// range to one key in the same Txn. Walking back that key's versions gives the revisions of our deletions, and a key that
 // was there one revision before and is not there after was deleted by us. Where that history has been
 // compacted, deletions cannot be told: they are not reported, and a warning is logged.
 func (s *Store) DeleteVerified(
@@ -53,7 +53,7 @@ func (s *Store) DeleteVerified(
 }
 
 // DeleteAll deletes every entry, all but the LogicalCluster, until a look finds none:
-// controllers may write while it runs. It works in an etcd that is out of space too.
+// controllers may write while it runs. It deletes in an etcd that is out of space too.
 func (s *Store) DeleteAll(ctx context.Context, guard activities.Guard) (int64, error) {
 	if err := s.checkDeletable(ctx, guard); err != nil {
 		return 0, err
@@ -85,7 +85,7 @@ func (s *Store) deleteMarked(
 	return s.guarded(ctx, guard, compares, append(deletes, mark)...)
 }
 
-// deleteUnmarked has no put in its Txn.
+// deleteUnmarked has no put in its Txn, which an etcd that is out of space would refuse.
 func (s *Store) deleteUnmarked(
 	ctx context.Context, guard activities.Guard, _ span, compares []clientv3.Cmp, deletes ...clientv3.Op,
 ) (*clientv3.TxnResponse, error) {

@@ -2,13 +2,13 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 )
@@ -130,48 +130,48 @@ func TestSealByDeletion_UntilReleased_StillCountsAsTheRunsClaim(t *testing.T) {
 	})
 }
 
-func TestSealByDeletion_WhenAnotherMoveHasClaimedSince_DeletesNothingOfIts(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *server) {
-		ctx, store := t.Context(), server.open(t)
-		claimed(t, store)
-		require.NoError(t, store.Write(ctx, guard, oneBatch(someEntries(1200, 64)), ignore))
-		require.NoError(t, store.sealByDeletion(ctx, guard, sealed))
+// beforeTxn calls a function before each Txn, with its number.
+type beforeTxn struct {
+	clientv3.KV
+	count int
+	call  func(count int)
+}
 
-		undone, stop := context.WithCancel(ctx)
-		late := make(chan error, 4)
-		var deleting sync.WaitGroup
-		for range cap(late) {
-			deleting.Go(func() {
-				for {
-					last := undone.Err() != nil
-					_, err := store.DeleteAll(ctx, undo)
-					if last || err != nil && !errors.Is(err, activities.ErrTokenLost) {
-						late <- err
-						return
-					}
+func (b *beforeTxn) Txn(ctx context.Context) clientv3.Txn {
+	b.count++
+	b.call(b.count)
+	return b.KV.Txn(ctx)
+}
+
+func TestSealByDeletion_WhenAnotherMoveClaimsBeforeALateDeletion_LosesNothingOfIts(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *server) {
+		for _, name := range []string{"DeleteAll", "Release"} {
+			server.wipe(t)
+			ctx, store, late := t.Context(), server.open(t), server.open(t)
+			claimed(t, store)
+			require.NoError(t, store.Write(ctx, guard, oneBatch(someEntries(10, 64)), ignore))
+			require.NoError(t, store.sealByDeletion(ctx, guard, sealed))
+			late.client.KV = &beforeTxn{KV: late.client.KV, call: func(count int) {
+				if count != 2 { // the first is the one that compares the token
+					return
 				}
-			})
-		}
-		require.Eventually(t, func() bool {
-			keys, err := store.Keys(ctx, consumer, 1)
+				require.NoError(t, store.Release(ctx, undo))
+				_, err := store.Claim(ctx, second, activities.ClaimInfo{RunID: "run-2"})
+				require.NoError(t, err)
+				require.NoError(t, store.Write(ctx, second, oneBatch(someEntries(10, 64)), ignore))
+			}}
+
+			err := everyWrite[name](ctx, late, undo)
+			if name == "Release" {
+				require.NoError(t, err, "another move's claim is none of its business")
+			} else {
+				require.ErrorIs(t, err, activities.ErrTokenLost)
+			}
+			require.Len(t, export(t, store, below("/registry/")), 10)
+			claim, err := store.ReadClaim(ctx, consumer)
 			require.NoError(t, err)
-			return len(keys) == 0
-		}, waitFor, tick)
-		require.NoError(t, store.Release(ctx, undo))
-		_, err := store.Claim(ctx, second, activities.ClaimInfo{RunID: "run-2"})
-		require.NoError(t, err)
-		require.NoError(t, store.Write(ctx, second, oneBatch(someEntries(1200, 64)), ignore))
-		stop()
-		deleting.Wait()
-		close(late)
-		for err := range late {
-			require.ErrorIs(t, err, activities.ErrTokenLost)
+			require.Equal(t, second.Token, claim.Token)
 		}
-		require.Len(t, export(t, store, below("/registry/")), 1200)
-		require.NoError(t, store.Release(ctx, undo), "another move's claim is none of its business")
-		claim, err := store.ReadClaim(ctx, consumer)
-		require.NoError(t, err)
-		require.Equal(t, second.Token, claim.Token)
 	})
 }
 

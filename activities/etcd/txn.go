@@ -30,10 +30,10 @@ func (s *Store) guarded(
 // sealedCompares is how many comparisons guard a deletion under a sealed claim; a token takes one.
 const sealedCompares = 2
 
-// guardedDelete is guarded for what an undo deletes. It goes on under a claim that the guard's run has sealed by
-// deleting its token, because etcd was too full for a higher one: there the run's info must still be as it was read,
-// and another move's claim would have replaced it. That does not tell the run's attempts apart: one given up for dead
-// may do no more than delete what the undo deletes as well, so no put and no other deletion may be guarded so.
+// guardedDelete is guarded for what an undo deletes. It also runs under a claim that the guard's run has sealed by
+// deleting its token (see Seal): there the run's info must still be the one that was read, which any later claim
+// replaces. That does not tell the run's attempts apart. So it is for nothing but deletions that the undo makes as
+// well: they are harmless whichever attempt makes them, and a put never is.
 func (s *Store) guardedDelete(
 	ctx context.Context, guard activities.Guard, compares []clientv3.Cmp, deletes ...clientv3.Op,
 ) (*clientv3.TxnResponse, error) {
