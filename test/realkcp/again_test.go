@@ -1,14 +1,18 @@
 package realkcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
 
@@ -36,7 +40,7 @@ func TestTenant_MovedThereAndBackAndThereAgain_IsServed(t *testing.T) {
 func TestMove_AbortedAtTheGate_GoesThroughWhenStartedAgain(t *testing.T) {
 	stack := theStack(t)
 	tenant := stack.createTenant(t, "hesitant")
-	origin, before := stack.exports(t), tenant.inventory(t)
+	origin, before := stack.settledExports(t, tenant), tenant.inventory(t)
 	id := stack.startGated(t, tenant.path)
 
 	stack.command(t, exitAborted, "abort", id, "--reason", "not yet", "--wait")
@@ -49,14 +53,14 @@ func TestMove_AbortedAtTheGate_GoesThroughWhenStartedAgain(t *testing.T) {
 func TestMove_AbortedWhileFenced_GoesThroughWhenStartedAgain(t *testing.T) {
 	stack := theStack(t)
 	tenant := stack.createTenant(t, "repentant")
-	origin, before := stack.exports(t), tenant.inventory(t)
+	origin, before := stack.settledExports(t, tenant), tenant.inventory(t)
 	id := stack.startGated(t, tenant.path)
-	// Without its worker the destination cannot be filled, so the move stays where the tenant is fenced.
-	require.NoError(t, stack.workers[otherShard].Freeze())
-	stack.command(t, exitDone, "approve", id)
-	stack.awaitStatus(t, id, func(status workflows.Status) bool { return status.Fenced })
-	stack.command(t, exitDone, "abort", id, "--reason", "taking too long")
-	stack.replaceWorker(t, otherShard)
+	// The destination cannot be filled then, so the move stays where the tenant is fenced.
+	stack.withoutWorker(t, otherShard, func() {
+		stack.command(t, exitDone, "approve", id)
+		stack.awaitStatus(t, id, func(status workflows.Status) bool { return status.Fenced })
+		stack.command(t, exitDone, "abort", id, "--reason", "taking too long")
+	})
 	stack.command(t, exitAborted, "watch", id)
 
 	stack.requireBack(t, tenant, origin, before)
@@ -65,10 +69,69 @@ func TestMove_AbortedWhileFenced_GoesThroughWhenStartedAgain(t *testing.T) {
 	stack.delete(t, "repentant")
 }
 
+// What writes at the origin in spite of the fence ends the move, in either direction. On the way to the parent's shard its
+// path must not be lost with the destination's LogicalCluster.
+func TestMove_ThatNeverAgrees_IsUndoneAndTheTenantBack(t *testing.T) {
+	stack := theStack(t)
+	for _, leg := range thereAndBack {
+		tenant := stack.createTenantOn(t, "disputed", leg.origin)
+		tenant.create(t, configMaps, newConfigMap("counter", map[string]any{"count": counterStart}))
+		before, objects := stack.settledExports(t, tenant), tenant.inventory(t)
+		stop := stack.count(t, tenant, leg.origin)
+
+		stack.command(t, exitAborted, "start", tenant.path, leg.destination, "--wait")
+
+		stop()
+		delete(objects, "/configmaps default/counter")
+		after, found := stack.exports(t), tenant.inventory(t)
+		delete(found, "/configmaps default/counter")
+		requireSameInventory(t, objects, found)
+		logicalCluster := tenant.logicalCluster(t)
+		requireNothingLeft(t, logicalCluster, leg.destination, after)
+		stack.requireOthersUntouched(t, tenant, logicalCluster, before, after)
+		stack.delete(t, "disputed")
+	}
+}
+
+// counterStart is replaced in the stored value, so its length must not change.
+const counterStart = "0000000000"
+
+// count writes a ConfigMap anew all the time, straight into etcd, until it is stopped.
+func (s *stack) count(t *testing.T, tenant *workspace, shardName string) (stop func()) {
+	t.Helper()
+	shard := s.shard(t, shardName)
+	etcd := dialEtcd(t, shard)
+	family := keyspace.Family{Group: "core", Resource: "configmaps"}
+	key := keyspace.NewLayout(shard.EtcdPrefix).FamilyPrefix(family, tenant.logicalCluster(t)) + "default/counter"
+	found, err := etcd.Get(t.Context(), key)
+	require.NoError(t, err)
+	require.Len(t, found.Kvs, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var counting sync.WaitGroup
+	counting.Go(func() {
+		for count := 0; ctx.Err() == nil; count++ {
+			value := bytes.Replace(found.Kvs[0].Value, []byte(counterStart), fmt.Appendf(nil, "%010d", count), 1)
+			if _, err := etcd.Put(ctx, key, string(value)); err != nil && ctx.Err() == nil {
+				t.Errorf("count: %v", err)
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		counting.Wait()
+	}
+}
+
 // createTenant makes a small tenant on the root shard.
 func (s *stack) createTenant(t *testing.T, name string) *workspace {
 	t.Helper()
-	tenant := s.create(t, name, rootShard)
+	return s.createTenantOn(t, name, rootShard)
+}
+
+func (s *stack) createTenantOn(t *testing.T, name, shard string) *workspace {
+	t.Helper()
+	tenant := s.create(t, name, shard)
 	tenant.apply(t, "binding.yaml")
 	tenant.create(t, configMaps, newConfigMap("settings", map[string]any{"owner": name}))
 	tenant.create(t, cowboys, newCowboy("billy", name))
@@ -106,22 +169,25 @@ func (s *stack) awaitStatus(t *testing.T, id string, wanted func(workflows.Statu
 	})
 }
 
-// replaceWorker kills a shard's worker, frozen or not, and starts another.
-func (s *stack) replaceWorker(t *testing.T, shard string) {
+// withoutWorker does something while a shard has no worker.
+func (s *stack) withoutWorker(t *testing.T, shard string, do func()) {
 	t.Helper()
 	require.NoError(t, s.workers[shard].Kill())
-	worker, err := s.StartWorker(t.Context(), shard)
-	require.NoError(t, err)
-	s.workers[shard] = worker
+	defer func() {
+		worker, err := s.StartWorker(t.Context(), shard)
+		require.NoError(t, err)
+		s.workers[shard] = worker
+	}()
+	do()
 }
 
 // requireBack expects the tenant whole and served at the origin, and nothing of it or of the move anywhere else.
 func (s *stack) requireBack(t *testing.T, tenant *workspace, before exports, objects inventory) {
 	t.Helper()
 	after, logicalCluster := s.exports(t), tenant.logicalCluster(t)
-	requireArrived(t, logicalCluster, before[rootShard], after[rootShard])
+	s.requireArrived(t, logicalCluster, leg{rootShard, rootShard}, before, after)
 	requireNothingLeft(t, logicalCluster, otherShard, after)
-	requireOthersUntouched(t, logicalCluster, before, after)
+	s.requireOthersUntouched(t, tenant, logicalCluster, before, after)
 	requireSameInventory(t, objects, tenant.inventory(t))
 	tenant.create(t, configMaps, newConfigMap("written-after-the-abort", nil))
 }

@@ -1,12 +1,17 @@
 package realkcp
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
@@ -31,6 +36,31 @@ func (s *stack) exports(t testing.TB) exports {
 	return exports{rootShard: root, otherShard: other}
 }
 
+// quietTime is for how long nothing may change for controllers to count as settled.
+const quietTime = 2 * time.Second
+
+// settledExports waits until nobody but live controllers writes any more, beside the workspace that is about to move.
+func (s *stack) settledExports(t testing.TB, moved *workspace) exports {
+	t.Helper()
+	logicalCluster, last := moved.logicalCluster(t), s.exports(t)
+	ticker := time.NewTicker(quietTime)
+	defer ticker.Stop()
+	await(t, "controllers to settle", func(context.Context) error {
+		<-ticker.C
+		before := last
+		last = s.exports(t)
+		for shard := range last {
+			for _, difference := range installation.Difference(foreign(before[shard], logicalCluster), foreign(last[shard], logicalCluster)) {
+				if !moved.stirs(difference) {
+					return errors.New(difference)
+				}
+			}
+		}
+		return nil
+	})
+	return last
+}
+
 // foreign is all that is in an etcd and not of the logical cluster that moves.
 func foreign(export installation.Export, logicalCluster string) map[string]installation.Exported {
 	keys := maps.Clone(export.Keys)
@@ -40,29 +70,65 @@ func foreign(export installation.Export, logicalCluster string) map[string]insta
 	return keys
 }
 
-// requireOthersUntouched compares both etcds, all but the logical cluster that moved.
-func requireOthersUntouched(t testing.TB, logicalCluster string, before, after exports) {
+// requireOthersUntouched compares both etcds, all but the logical cluster that moved and what has a lease.
+func (s *stack) requireOthersUntouched(t testing.TB, moved *workspace, logicalCluster string, before, after exports) {
 	t.Helper()
 	for shard := range before {
 		old, now := foreign(before[shard], logicalCluster), foreign(after[shard], logicalCluster)
-		require.NotEmpty(t, old)
-		for _, keys := range []map[string]installation.Exported{old, now} {
-			maps.DeleteFunc(keys, func(key string, exported installation.Exported) bool { return exported.Leased || isAlive(key) })
-		}
-		assert.Empty(t, installation.Difference(old, now), "on shard %s", shard)
+		s.requireSameKeys(t, version{shard, before[shard].Revision}, version{shard, after[shard].Revision}, old, now, moved.stirs)
 	}
 }
 
-// alive are the keys of others that rightly change while a tenant moves, by what they contain.
-var alive = []struct{ part, why string }{}
+// version is an etcd as it was at a revision.
+type version struct {
+	shard    string
+	revision int64
+}
 
-func isAlive(key string) bool {
-	for _, kept := range alive {
-		if strings.Contains(key, kept.part) {
+// requireSameKeys compares keys by value, but for those with a lease and those that may change.
+func (s *stack) requireSameKeys(t testing.TB, before, after version, old, now map[string]installation.Exported, mayChange func(key string) bool) {
+	t.Helper()
+	for _, keys := range []map[string]installation.Exported{old, now} {
+		maps.DeleteFunc(keys, func(key string, exported installation.Exported) bool { return exported.Leased || mayChange(key) })
+		require.NotEmpty(t, keys)
+	}
+	for _, difference := range installation.Difference(old, now) {
+		_, key, _ := strings.Cut(difference, " ")
+		assert.Fail(t, "keys differ", "%s: %q before on shard %s, now on shard %s",
+			difference, differences("", s.value(t, before, key), s.value(t, after, key)), before.shard, after.shard)
+	}
+}
+
+// stirs is whether a key of somebody else rightly changes while the workspace moves.
+func (w *workspace) stirs(key string) bool {
+	for _, part := range []string{
+		"/coordination.k8s.io/leases/system:admin/kube-system/apiserver-",         // every API server's heartbeat
+		"/" + keyspace.LogicalClusters.String() + "/system:shard/",                // the wake of the origin (Trap 1)
+		"/" + keyspace.CustomResourceDefinitions.String() + "/system:bound-crds/", // what the destination lacked; and kcp collects what nothing uses
+		"/apis.kcp.io/apiexportendpointslices/customresources/",                   // a provider's list of the shards with consumers
+		"/kcp-migrate/", // the move's own
+	} {
+		if strings.Contains(key, part) {
 			return true
 		}
 	}
-	return false
+	// The owner Workspace names the shard.
+	return strings.Contains(key, "/tenancy.kcp.io/workspaces/") && strings.HasSuffix(key, "/"+strings.ReplaceAll(w.path, ":", "/"))
+}
+
+// value gives a key's value as a tree where it is JSON.
+func (s *stack) value(t testing.TB, at version, key string) any {
+	t.Helper()
+	found, err := dialEtcd(t, s.shard(t, at.shard)).Get(t.Context(), key, clientv3.WithRev(at.revision))
+	require.NoError(t, err)
+	if len(found.Kvs) == 0 {
+		return nil
+	}
+	var tree any
+	if json.Unmarshal(found.Kvs[0].Value, &tree) != nil {
+		return found.Kvs[0].Value
+	}
+	return tree
 }
 
 // requireNothingLeft expects the origin to hold nothing of the tenant, and neither etcd a claim.
@@ -76,19 +142,16 @@ func requireNothingLeft(t testing.TB, logicalCluster, origin string, after expor
 
 // requireArrived expects every entry at the destination as it was at the origin, but for what a move or a live
 // controller rightly changes, and a lease on the very entries that had one.
-func requireArrived(t testing.TB, logicalCluster string, before, after installation.Export) {
+func (s *stack) requireArrived(t testing.TB, logicalCluster string, leg leg, before, after exports) {
 	t.Helper()
-	old, now := before.Tenant(logicalCluster), after.Tenant(logicalCluster)
+	origin, destination := before[leg.origin], after[leg.destination]
+	old, now := origin.Tenant(logicalCluster), destination.Tenant(logicalCluster)
 	for key, exported := range now {
 		if was, found := old[key]; found {
 			require.Equal(t, was.Leased, exported.Leased, key)
 		}
 	}
-	for _, keys := range []map[string]installation.Exported{old, now} {
-		maps.DeleteFunc(keys, func(key string, exported installation.Exported) bool { return exported.Leased || mayChange(key) })
-		require.NotEmpty(t, keys)
-	}
-	assert.Empty(t, installation.Difference(old, now))
+	s.requireSameKeys(t, version{leg.origin, origin.Revision}, version{leg.destination, destination.Revision}, old, now, mayChange)
 }
 
 // mayChange is whether an entry of a tenant rightly differs after a move.

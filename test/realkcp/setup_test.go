@@ -28,6 +28,8 @@ const (
 	// deadline bounds every wait; it is far above what two busy cores need.
 	deadline  = 2 * time.Minute
 	pollEvery = 20 * time.Millisecond
+	// progressTail is how many bytes of a failed move's progress are worth reading.
+	progressTail = 1_000
 	// settleTime is how long kcp's controllers get to do harm, where what must be seen is that they do none.
 	settleTime = 5 * time.Second
 )
@@ -109,7 +111,7 @@ func (s *stack) move(t testing.TB, path, destination string) workflows.Result {
 	t.Helper()
 	var progress bytes.Buffer
 	result, err := s.Move(t.Context(), &progress, path, destination)
-	require.NoError(t, err, "%s", &progress)
+	require.NoError(t, err, "progress ended: %s", progress.Bytes()[max(0, progress.Len()-progressTail):])
 	require.Equal(t, workflows.Completed, result.Phase)
 	require.Empty(t, result.Stragglers)
 	t.Logf("moved %s (%s) to shard %s: %d entries, %d bytes, away for %s; warnings: %q",

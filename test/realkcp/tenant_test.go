@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
@@ -27,6 +28,7 @@ func furnish(t *testing.T, stack *stack) *workspace {
 	t.Helper()
 	stack.workspace(t, "root:provider").apply(t, "tame.yaml")
 	consumer := stack.workspace(t, "root:consumer")
+	consumer.raiseQuota(t)
 	consumer.apply(t, "robot.yaml")
 	consumer.apply(t, "leaving.yaml")
 	consumer.createOwned(t)
@@ -34,6 +36,14 @@ func furnish(t *testing.T, stack *stack) *workspace {
 	require.NoError(t, consumer.of(apiBindings, "").Delete(t.Context(), "tame", metav1.DeleteOptions{}))
 	await(t, "deletions to be held up", func(ctx context.Context) error { return consumer.heldUp(ctx) })
 	return consumer
+}
+
+// raiseQuota makes room for what the tests' clients write.
+func (w *workspace) raiseQuota(t *testing.T) {
+	t.Helper()
+	patch := []byte(`{"spec":{"hard":{"count/configmaps":"100000"}}}`)
+	_, err := w.kubernetes.CoreV1().ResourceQuotas("default").Patch(t.Context(), "q", types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
 }
 
 // owned are dependents that sort before their owners, in one family and across families.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,15 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// revisionGap is by how much the shards' revisions differ before a move.
-const revisionGap = 5_000
+const (
+	// revisionGap is by how much the shards' revisions differ before a move.
+	revisionGap = 5_000
+	// sightDeadline is how soon a client's watch must show an object that was created after the move.
+	sightDeadline = 5 * time.Second
+)
 
 func TestWatches_OfBeforeAMove_SeeWhatComesAfterIt(t *testing.T) {
 	stack := theStack(t)
 	tenant := stack.createTenant(t, "watched")
-	watcher, err := stack.StartWatcher(t.Context(), tenant.path)
-	require.NoError(t, err)
-	defer watcher.Stop()
 	for round, move := range []struct {
 		leg
 		ahead string // whose revision is the higher one
@@ -33,6 +35,9 @@ func TestWatches_OfBeforeAMove_SeeWhatComesAfterIt(t *testing.T) {
 	} {
 		name := fmt.Sprintf("seen-on-%s-%d", move.destination, round)
 		stack.raiseRevision(t, move.ahead)
+		// A new one for each move: what client-go waits before it lists again doubles from cut to cut within two minutes.
+		watcher, err := stack.StartWatcher(t.Context(), tenant.path)
+		require.NoError(t, err)
 		resourceVersion := tenant.resourceVersion(t)
 
 		stack.move(t, tenant.path, move.destination)
@@ -42,11 +47,11 @@ func TestWatches_OfBeforeAMove_SeeWhatComesAfterIt(t *testing.T) {
 		require.NoError(t, err)
 		require.Less(t, max(delays.Informer, delays.Raw), sightDeadline)
 		lateSaw := late.requireNotDeaf(t, name)
+		watcher.Stop()
 		require.Empty(t, watcher.FalseDeletes(nil))
 		t.Logf("%s->%s with shard %s ahead: seen by informer after %s, by raw watch after %s; a watch that came back late from resourceVersion %s got %s",
 			move.origin, move.destination, move.ahead, delays.Informer, delays.Raw, resourceVersion, lateSaw)
 	}
-	watcher.Stop()
 	stack.delete(t, "watched")
 }
 

@@ -82,8 +82,8 @@ func newWorkspace(t testing.TB, path string, config *rest.Config) *workspace {
 	return w
 }
 
-// create makes a workspace below root, on a shard, and waits until it is ready.
-func (s *stack) create(t testing.TB, name, shard string) *workspace {
+// schedule makes a workspace below root, on a shard, and waits until it is ready.
+func (s *stack) schedule(t testing.TB, name, shard string) *workspace {
 	t.Helper()
 	root := s.workspace(t, "root")
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
@@ -102,10 +102,23 @@ func (s *stack) create(t testing.TB, name, shard string) *workspace {
 		}
 		return expectText(found, "Ready", "status", "phase")
 	})
-	w := s.workspace(t, "root:"+name)
-	await(t, "namespace default of root:"+name, func(ctx context.Context) error {
-		_, err := w.kubernetes.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
-		return err
+	return s.workspace(t, "root:"+name)
+}
+
+// create makes a workspace and waits until kcp's controllers leave it alone.
+func (s *stack) create(t testing.TB, name, shard string) *workspace {
+	t.Helper()
+	w := s.schedule(t, name, shard)
+	await(t, "controllers to be done with root:"+name, func(ctx context.Context) error {
+		if _, err := w.kubernetes.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); err != nil {
+			return err
+		}
+		found, err := w.of(logicalClusters, "").Get(ctx, "cluster", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		// The last that kcp writes into a new one, some ten seconds after it is ready.
+		return expectCondition(found, "APIBindingsReconciled")
 	})
 	return w
 }
@@ -206,6 +219,20 @@ func expectText(object *unstructured.Unstructured, wanted string, fields ...stri
 		err = fmt.Errorf("%v is %q, not %q", fields, found, wanted)
 	}
 	return err
+}
+
+func expectCondition(object *unstructured.Unstructured, wanted string) error {
+	conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+	if err != nil {
+		return err
+	}
+	for _, condition := range conditions {
+		fields := condition.(map[string]any)
+		if fields["type"] == wanted && fields["status"] == "True" {
+			return nil
+		}
+	}
+	return fmt.Errorf("condition %s is not True", wanted)
 }
 
 // newObject makes one of the tenants' objects.
