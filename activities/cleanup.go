@@ -10,9 +10,9 @@ import (
 )
 
 // ReleaseContext lets the origin forget that it cancelled the logical cluster's requests: it opens the origin's
-// LogicalCluster once more, waits until the controllers have seen it, and deletes it. Without it the origin's
-// virtual workspaces of an APIExport that moved away answer 500 for good. For some milliseconds the route may lead
-// here again, so it comes before any entry is deleted.
+// LogicalCluster once more and waits until every API server has seen it. Without it the origin's virtual workspaces of
+// an APIExport that moved away answer 500 for good. The route leads here again until the destination is touched, so it
+// comes before any entry is deleted.
 func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) error {
 	return permanent(heartbeating(ctx, func(ctx context.Context) error {
 		_, err := s.editLogicalCluster(ctx, input.Guard, input.Guard.LogicalCluster, func(present *objects.LogicalCluster) error {
@@ -28,10 +28,8 @@ func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.awaitServing(ctx, input.Guard, nil); err != nil {
-			return err
-		}
-		return s.deleteLogicalCluster(ctx, input.Guard)
+		_, err = s.awaitServing(ctx, input.Guard, nil)
+		return err
 	}))
 }
 

@@ -158,6 +158,23 @@ func (s *Shard) lift(ctx context.Context, guard Guard) error {
 	return err
 }
 
+// TouchOrigin writes the fenced LogicalCluster of the origin once more, stamped with the token as it is now, so that every
+// route index hears of the origin last before the destination's object is deleted: a front-proxy that hears of such a
+// deletion from the shard that had the last word forgets the path of the workspace with it (docs/kcp-findings.md).
+func (s *Shard) TouchOrigin(ctx context.Context, input GuardInput) error {
+	_, err := s.editLogicalCluster(ctx, input.Guard, input.Guard.LogicalCluster, func(present *objects.LogicalCluster) error {
+		if !fencedBy(present, input.Guard.Token) {
+			return errKeep
+		}
+		present.Fence(string(input.Guard.Token))
+		return nil
+	})
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return permanent(err)
+}
+
 // FenceDestination writes the destination's LogicalCluster before any other entry, already inactive, so that the
 // destination's controllers leave the half-filled cluster alone. Its undo is DropDestinationLogicalCluster.
 func (s *Shard) FenceDestination(ctx context.Context, input FenceDestinationInput) error {

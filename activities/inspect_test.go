@@ -45,7 +45,7 @@ func TestInspectOrigin_RefusesWhatCannotLeave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			origin := newShard(t, "root")
-			origin.api.controls = false
+			origin.api.idle.Store(true)
 			origin.put(t, layout.LogicalClusterKey(tenant), test.object)
 			_, err := origin.inspect(t)
 			requireRefused(t, test.want, err)

@@ -224,7 +224,9 @@ type ServeResult struct {
 // RouteInput asks until every front-proxy routes the logical cluster to the shard.
 type RouteInput struct {
 	LogicalCluster string `json:"logicalCluster"`
-	Shard          string `json:"shard"`
+	// Path is asked for too: front-proxies know it by an index of its own. Empty where its Workspace is gone.
+	Path  string `json:"path,omitempty"`
+	Shard string `json:"shard"`
 }
 
 // OwnerInput asks until the owner Workspace names the shard.

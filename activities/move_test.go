@@ -54,7 +54,7 @@ func TestFenceOrigin_FoundFencedByAnEarlierAttempt_StartsOver(t *testing.T) {
 
 func TestFenceOrigin_OfAClusterThatIsNotReady_IsRefusedAndLeavesIt(t *testing.T) {
 	p := newPair(t)
-	p.origin.api.controls = false
+	p.origin.api.idle.Store(true)
 	value := strings.ReplaceAll(logicalCluster("root"), `"Ready"`, `"Initializing"`)
 	p.origin.put(t, layout.LogicalClusterKey(tenant), value)
 	_, err := perform[any](t, p.origin, p.origin.FenceOrigin, activities.RaiseInput{Guard: guard, To: fenced.Token})
@@ -334,7 +334,7 @@ func TestStragglers_WrittenTwice_AreCarriedTwice(t *testing.T) {
 func TestDropDestination_WhoseFenceATenantRemoved_IsDroppedAllTheSame(t *testing.T) {
 	p := newPair(t)
 	p.fence(t)
-	p.destination.api.controls = false
+	p.destination.api.idle.Store(true)
 	p.enclose(t)
 	present := p.destination.logicalCluster(t, tenant)
 	present.SetPhase(objects.PhaseReady)
@@ -412,4 +412,26 @@ func TestWakeShard_WhileAServerDoesNotAnswer_TogglesOnlyOnce(t *testing.T) {
 	_, err := perform[any](t, p.origin, p.origin.WakeShard, activities.GuardInput{Guard: guard})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, p.origin.api.wakes.Load())
+}
+
+func TestTouchOrigin_StampsTheFenceAgain_AndNothingElse(t *testing.T) {
+	p := newPair(t)
+	p.fence(t)
+	before := p.origin.logicalCluster(t, tenant)
+	raised := activities.Guard{LogicalCluster: tenant, Token: fenced.Token.Next()}
+	require.NoError(t, p.origin.store.RaiseToken(t.Context(), fenced, raised.Token))
+	_, err := perform[any](t, p.origin, p.origin.TouchOrigin, activities.GuardInput{Guard: raised})
+	require.NoError(t, err)
+	after := p.origin.logicalCluster(t, tenant)
+	require.Equal(t, string(raised.Token), after.Stamp())
+	before.Fence(string(raised.Token))
+	require.Equal(t, before, after)
+}
+
+func TestTouchOrigin_WithoutItsFence_LeavesTheTenantAlone(t *testing.T) {
+	p := newPair(t)
+	before := p.origin.export(t, layout.LogicalClusterKey(tenant))
+	_, err := perform[any](t, p.origin, p.origin.TouchOrigin, activities.GuardInput{Guard: guard})
+	require.NoError(t, err)
+	require.Equal(t, before, p.origin.export(t, layout.LogicalClusterKey(tenant)))
 }

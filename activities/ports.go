@@ -247,8 +247,9 @@ type Directory interface {
 	Shards(ctx context.Context) ([]ShardInfo, error)
 	// OwnerShard is the shard that the owner Workspace names; ErrNotFound when it is gone or has another UID.
 	OwnerShard(ctx context.Context, owner OwnerRef) (string, error)
-	// ProbeFrontProxies asks every front-proxy for the logical cluster and its shard annotation; OK is 200 and the wanted shard.
-	ProbeFrontProxies(ctx context.Context, logicalCluster, shard string) []Probe
+	// ProbeFrontProxies asks every front-proxy for the logical cluster, by path or name, and its shard annotation; OK is 200
+	// and the wanted shard.
+	ProbeFrontProxies(ctx context.Context, pathOrName, shard string) []Probe
 }
 
 // Source is the origin as a destination worker sees it: every answer only for a cluster whose claim names the guard's run.

@@ -57,11 +57,15 @@ func acceptDestination(input ResolveInput, location Location, shards []ShardInfo
 	return nil
 }
 
-// AwaitRoute waits until every front-proxy routes the logical cluster to the shard.
+// AwaitRoute waits until every front-proxy routes the logical cluster to the shard, by its name and by its path.
 func (f *Fleet) AwaitRoute(ctx context.Context, input RouteInput) error {
 	return heartbeating(ctx, func(ctx context.Context) error {
 		return until(ctx, func(ctx context.Context) (string, error) {
-			return failing(f.Directory.ProbeFrontProxies(ctx, input.LogicalCluster, input.Shard)), nil
+			reason := failing(f.Directory.ProbeFrontProxies(ctx, input.LogicalCluster, input.Shard))
+			if reason == "" && input.Path != "" {
+				reason = failing(f.Directory.ProbeFrontProxies(ctx, input.Path, input.Shard))
+			}
+			return reason, nil
 		})
 	})
 }

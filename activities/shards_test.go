@@ -50,7 +50,7 @@ func newShard(t *testing.T, name string) *shard {
 	store, err := etcd.Open(t.Context(), etcd.Config{Endpoints: client.Endpoints()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	api := &scriptedAPI{store: store, controls: true}
+	api := &scriptedAPI{store: store}
 	one := &shard{
 		Shard: &activities.Shard{Name: name, Store: store, API: api, TransferAddress: name},
 		store: store, client: client, api: api,
@@ -70,6 +70,7 @@ func startEtcd(t *testing.T) *clientv3.Client {
 	config.Dir = t.TempDir()
 	config.LogLevel = "fatal"
 	config.UnsafeNoFsync = true
+	config.TickMs, config.ElectionMs = 10, 100 // its own leader sooner than after a second
 	loopback := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{loopback}, []url.URL{loopback}
 	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{loopback}, []url.URL{loopback}
@@ -133,8 +134,8 @@ func perform[Result any](t *testing.T, s *shard, activity, input any) (Result, e
 // scriptedAPI answers as the LogicalCluster in etcd says, unless a test tells it otherwise.
 type scriptedAPI struct {
 	store *etcd.Store
-	// controls is whether the stand-in controller acts.
-	controls bool
+	// idle keeps the stand-in controller from acting.
+	idle atomic.Bool
 	// uncut keeps canaries open for so many nudges.
 	uncut atomic.Int32
 	// stuck answers 504 so often after the cluster was opened.
@@ -159,7 +160,7 @@ func (a *scriptedAPI) control(t *testing.T, client *clientv3.Client) {
 	running.Go(func() {
 		for response := range changes {
 			for _, event := range response.Events {
-				if event.Type == clientv3.EventTypePut && a.controls {
+				if event.Type == clientv3.EventTypePut && !a.idle.Load() {
 					a.reconcile(ctx, client, string(event.Kv.Key), event.Kv.Value, event.Kv.ModRevision)
 				}
 			}

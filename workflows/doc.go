@@ -10,10 +10,11 @@
 //	                     claim destination    and to the destination's                          releasing it
 //	                     ready destination    leftovers discarded, bound CRDs installed,        – (harmless)
 //	                                          revision lifted above the origin's
-//	                     gate                 approval, and the last place for a pause          –
+//	                     gate                 approval, and the last place for a pause; what    –
+//	                                          a wait made stale is found out and readied again
 //	                     fence origin         everyone is out, every watch is cut; from here    lifting the fence, waking
-//	                                          the tenant is away; beside the copy, earlier
-//	                                          attempts are locked out and the shard is woken
+//	                                          the tenant is away; the shard is woken beside
+//	                                          the copy
 //	                     fence destination    its LogicalCluster is written first, inactive     deleting it
 //	Migrating            copy                 every other entry, at one revision                deleting them
 //	                     verify               both sides digested, differences repaired,        –
@@ -34,14 +35,15 @@
 // cancellation, an abort, or maxTimeAway takes the move back; after it the move only goes forward, and a step that fails
 // for good is tried again until a person has mended the cause. Every undo therefore begins by sealing the destination:
 // one Txn that raises the token if the commit has not landed. Where it has, the move goes on as if nothing had happened.
-// The rest of the undo locks out late writers at the origin, deletes the destination's entries and LogicalCluster, lifts
-// the fence, wakes the origin and releases the claims. The move then ends as Failed, with the cause's type, and with
+// The rest of the undo locks out late writers at the origin, deletes the destination's entries, turns the route to the
+// origin, deletes the destination's LogicalCluster, lifts the fence, wakes the origin and releases the claims. The move then ends as Failed, with the cause's type, and with
 // the Result, in which all that was taken back is listed, as the failure's details.
 //
 // # Tokens
 //
-// Every write compares the claim's token, "<run id>/<n>". The workflow raises n at the destination for each attempt of a round of
-// verification, for the commit and for the seal, and at the origin once its fence stands and for the undo. An attempt
+// Every write compares the claim's token, "<run id>/<n>". The workflow raises n at the origin for each attempt to fence
+// it and for the undo, and at the destination for each attempt of a round of verification, for the commit and for the
+// seal. An attempt
 // that was given up for dead holds an older token and can do no harm, whenever it wakes.
 //
 // # Time away

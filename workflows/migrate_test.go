@@ -33,8 +33,8 @@ var theStory = []string{
 	"TouchDestination@shard-1/3",
 	"DeleteOriginEntries@root/2",
 	"AwaitServing@shard-1/3",
-	"AwaitRoute@kcp-migrate",
 	"AwaitOwner@kcp-migrate",
+	"AwaitRoute@kcp-migrate",
 	"DeleteOriginEntries@root/2",
 	"Release@root/2",
 	"Release@shard-1/3",
@@ -75,7 +75,9 @@ func TestMigrate_ProviderOfAPIExports_ReleasesItsContextBeforeAnyDeletion(t *tes
 	w.originReport.Contents.APIExports = []string{"wild"}
 	w.move(usualInput)
 
-	require.Equal(t, []string{"ReleaseContext@root/2", "DropOriginLogicalCluster@root/2"}, w.calls[13:15])
+	require.Equal(t, []string{
+		"ReleaseContext@root/2", "TouchDestination@shard-1/3", "DropOriginLogicalCluster@root/2", "TouchDestination@shard-1/3",
+	}, w.calls[13:17])
 }
 
 func TestMigrate_NothingToReady_GoesStraightToTheFence(t *testing.T) {

@@ -324,10 +324,16 @@ func (m *migration) cleanUpOrigin(ctx workflow.Context) {
 	m.awaitWoken(ctx)
 	if m.status.Plan.ReleasesContext {
 		insistOn(m.atOrigin(ctx, long, "Release the provider's context at the origin"), m, shard.ReleaseContext, m.onOrigin())
+		m.touchDestination(ctx)
 	}
 	insistOn(m.atOrigin(ctx, edit, "Delete the LogicalCluster at the origin"), m, shard.DropOriginLogicalCluster, m.onOrigin())
-	insistOn(m.atDestination(ctx, edit, "Touch the LogicalCluster at the destination"), m, shard.TouchDestination, m.onDestination())
+	m.touchDestination(ctx)
 	m.sweepOrigin(ctx)
+}
+
+// touchDestination makes every route index hear of the destination last.
+func (m *migration) touchDestination(ctx workflow.Context) {
+	insistOn(m.atDestination(ctx, edit, "Touch the LogicalCluster at the destination"), m, shard.TouchDestination, m.onDestination())
 }
 
 // awaitWoken waits for the wake that runs since the fence; where that one failed, the origin is woken again.
@@ -408,23 +414,26 @@ func (m *migration) finalizeDestination(ctx workflow.Context) {
 	if len(m.boundResources) > 0 {
 		m.awaitServing(ctx, m.boundResources)
 	}
-	route := activities.RouteInput{LogicalCluster: m.status.LogicalCluster, Shard: m.status.DestinationShard}
+	route := activities.RouteInput{LogicalCluster: m.status.LogicalCluster, Path: m.status.Path, Shard: m.status.DestinationShard}
+	if gone := m.awaitOwner(ctx); gone {
+		route.Path = ""
+	}
 	insistOn(anywhere(ctx, long, "Await every front-proxy"), m, fleet.AwaitRoute, route)
-	m.awaitOwner(ctx)
 	m.sweepOrigin(ctx)
 	insistOn(m.atOrigin(ctx, edit, "Release the claim at the origin"), m, shard.Release, m.onOrigin())
 	insistOn(m.atDestination(ctx, edit, "Release the claim at the destination"), m, shard.Release, m.onDestination())
 }
 
 // awaitOwner waits until the owner Workspace names the new shard. One that is gone is worth a warning: the tenant is whole.
-func (m *migration) awaitOwner(ctx workflow.Context) {
+func (m *migration) awaitOwner(ctx workflow.Context) (gone bool) {
 	owner := m.location.Owner
 	if owner == nil {
-		return
+		return false
 	}
 	input := activities.OwnerInput{Owner: *owner, Shard: m.status.DestinationShard}
 	found := insistOnResult(anywhere(ctx, long, "Await the owner Workspace"), m, fleet.AwaitOwner, input)
 	if found.Gone {
 		m.warn("OwnerGone: Workspace %s in logical cluster %s is gone or has another UID; nothing names the moved logical cluster any more", owner.Name, owner.LogicalCluster)
 	}
+	return found.Gone
 }

@@ -199,6 +199,11 @@ func warnings(facts Facts, plan Plan) []string {
 	if contents.TokenSecrets > 0 {
 		warnings = append(warnings, fmt.Sprintf("ca.crt in %d token Secrets changes to the destination's", contents.TokenSecrets))
 	}
+	if len(contents.APIExports) > 0 {
+		warnings = append(warnings, fmt.Sprintf(
+			"it holds APIExports (%s): kcp's cache server keeps their copies under shard %s too; until these are deleted there, later changes may not reach consumers and the origin's virtual workspace may refuse (docs/kcp-findings.md, Trap 5)",
+			strings.Join(contents.APIExports, ", "), plan.OriginShard))
+	}
 	if losesTokens(facts) {
 		warnings = append(warnings, fmt.Sprintf("the tokens of %d ServiceAccounts die: the shards check them with different keys", contents.ServiceAccounts))
 	}

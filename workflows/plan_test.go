@@ -161,6 +161,7 @@ func TestNewPlan_WhatAPersonShouldKnow_IsWarnedOf(t *testing.T) {
 	require.Equal(t, []string{
 		"clients that watch all logical clusters of shard root see the tenant's objects deleted there",
 		"ca.crt in 2 token Secrets changes to the destination's",
+		"it holds APIExports (wild): kcp's cache server keeps their copies under shard root too; until these are deleted there, later changes may not reach consumers and the origin's virtual workspace may refuse (docs/kcp-findings.md, Trap 5)",
 		"the tokens of 1 ServiceAccounts die: the shards check them with different keys",
 		"kcp is older on shard shard-1 than on shard root",
 	}, plan.Warnings)

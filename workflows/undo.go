@@ -82,6 +82,7 @@ func (m *migration) wayBack() []undoRow {
 	return []undoRow{
 		{fenceOrigin, "lock out late writers at the origin", "locked out late writers on shard " + origin, m.lockOutOrigin},
 		back(copyEntries, destination, long, "delete the entries at the destination", "deleted the entries on shard "+destination, shard.DropDestinationEntries),
+		back(fenceDestination, origin, edit, "turn the route to the origin", "turned the route to shard "+origin, shard.TouchOrigin),
 		back(fenceDestination, destination, edit, "delete the LogicalCluster at the destination", "deleted the LogicalCluster on shard "+destination, shard.DropDestinationLogicalCluster),
 		{fenceOrigin, "lift the origin's fence", "lifted the fence on shard " + origin, m.liftFence},
 		back(fenceOrigin, origin, long, "wake the origin shard", "woke shard "+origin, shard.WakeShard),

@@ -365,7 +365,7 @@ func (w *world) answerOnDestination() {
 	})
 	on(w, "AwaitServing", func(activities.ServeInput) activities.ServeResult { return activities.ServeResult{} })
 	onDo(w, "TouchDestination", func(activities.GuardInput) {
-		w.must(w.originGone, "the destination is touched after the origin's LogicalCluster went")
+		w.must(w.written > 0, "the destination is touched after the commit")
 	})
 	on(w, "CarryStragglers", func(input activities.CarryInput) activities.CarryResult {
 		carried := slices.Clone(input.Stragglers)
@@ -373,6 +373,9 @@ func (w *world) answerOnDestination() {
 			carried[i].Carried = true
 		}
 		return activities.CarryResult{Stragglers: carried}
+	})
+	onDo(w, "TouchOrigin", func(activities.GuardInput) {
+		w.must(w.fenced, "the route is turned while the origin is fenced")
 	})
 	onDo(w, "DropDestinationLogicalCluster", func(activities.GuardInput) {
 		w.must(w.sealed && w.written == 0, "the destination is emptied only after the seal")
