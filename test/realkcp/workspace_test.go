@@ -105,20 +105,13 @@ func (s *stack) schedule(t testing.TB, name, shard string) *workspace {
 	return s.workspace(t, "root:"+name)
 }
 
-// create makes a workspace and waits until kcp's controllers leave it alone.
+// create makes a workspace and waits until its namespace default is there.
 func (s *stack) create(t testing.TB, name, shard string) *workspace {
 	t.Helper()
 	w := s.schedule(t, name, shard)
-	await(t, "controllers to be done with root:"+name, func(ctx context.Context) error {
-		if _, err := w.kubernetes.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); err != nil {
-			return err
-		}
-		found, err := w.of(logicalClusters, "").Get(ctx, "cluster", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		// The last that kcp writes into a new one, some ten seconds after it is ready.
-		return expectCondition(found, "APIBindingsReconciled")
+	await(t, "namespace default of root:"+name, func(ctx context.Context) error {
+		_, err := w.kubernetes.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+		return err
 	})
 	return w
 }
@@ -219,20 +212,6 @@ func expectText(object *unstructured.Unstructured, wanted string, fields ...stri
 		err = fmt.Errorf("%v is %q, not %q", fields, found, wanted)
 	}
 	return err
-}
-
-func expectCondition(object *unstructured.Unstructured, wanted string) error {
-	conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
-	if err != nil {
-		return err
-	}
-	for _, condition := range conditions {
-		fields := condition.(map[string]any)
-		if fields["type"] == wanted && fields["status"] == "True" {
-			return nil
-		}
-	}
-	return fmt.Errorf("condition %s is not True", wanted)
 }
 
 // newObject makes one of the tenants' objects.
