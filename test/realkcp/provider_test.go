@@ -8,10 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+
+	"github.com/kcp-migrate/kcp-migrate/test/installation"
 )
 
 func TestProvider_MovedAwayFromItsConsumers_GoesOnServingThem(t *testing.T) {
@@ -42,6 +46,10 @@ func TestProvider_MovedAwayFromItsConsumers_GoesOnServingThem(t *testing.T) {
 	})
 	shards[otherShard].requireServing(t)
 	shards[rootShard].requireNoFailure(t)
+	stack.renewCachedCopies(t, result.LogicalCluster)
+	for _, shard := range shards {
+		shard.requireServing(t)
+	}
 	provider.changeExport(t, consumers)
 	stack.requireScheduling(t, rootShard)
 	for _, name := range []string{"near", "far"} {
@@ -139,6 +147,23 @@ func (w *workspace) requireNoFailure(t *testing.T) {
 		return err
 	})
 	t.Logf("virtual workspace %s refused %d times", w.path, refused)
+}
+
+// renewCachedCopies does by hand what the plan of a provider's move asks for (Trap 5 of docs/kcp-findings.md): it deletes the
+// origin's copies in the cache server, then the destination's, which that shard makes anew.
+func (s *stack) renewCachedCopies(t *testing.T, logicalCluster string) {
+	t.Helper()
+	cache := dialEtcd(t, installation.Shard{Name: "cache", EtcdEndpoints: s.CacheEtcdEndpoints})
+	copies, err := cache.Get(t.Context(), "/cache/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(t, err)
+	for _, shard := range []string{rootShard, otherShard} {
+		for _, copied := range copies.Kvs {
+			if strings.Contains(string(copied.Key), "/customresources/"+shard+"/"+logicalCluster+"/") {
+				_, err := cache.Delete(t.Context(), string(copied.Key))
+				require.NoError(t, err)
+			}
+		}
+	}
 }
 
 // changeExport offers one more resource and expects every consumer to get it.

@@ -13,6 +13,8 @@ type kcp struct {
 	frontProxies []string
 	// apiServers are the URLs of each shard's.
 	apiServers map[string][]string
+	// cacheEtcdEndpoints are those of the etcd behind a real kcp's cache server.
+	cacheEtcdEndpoints []string
 	// servingCA signed the certificates of all of them.
 	servingCA []byte
 	// frontProxyAdmin and shardAdmin may do everything there.
@@ -48,8 +50,11 @@ func (i *Installation) startRealKcp(ctx context.Context) (kcp, error) {
 		return kcp{}, err
 	}
 	return kcp{
-		frontProxies:    running.FrontProxies,
-		apiServers:      running.APIServers,
+		frontProxies: running.FrontProxies,
+		apiServers:   running.APIServers,
+
+		cacheEtcdEndpoints: cacheEtcd.Endpoints(),
+
 		servingCA:       running.ServingCA,
 		frontProxyAdmin: kubeconfigs.Credentials{Certificate: running.FrontProxyAdmin},
 		shardAdmin:      kubeconfigs.Credentials{Certificate: running.ShardAdmin},

@@ -19,6 +19,8 @@ type State struct {
 	Kubeconfig      string   `json:"kubeconfig"`
 	FrontProxies    []string `json:"frontProxies"`
 	Shards          []Shard  `json:"shards"`
+	// CacheEtcdEndpoints are those of the etcd behind a real kcp's cache server.
+	CacheEtcdEndpoints []string `json:"cacheEtcdEndpoints,omitempty"`
 }
 
 // Shard is where one shard is.
@@ -48,6 +50,8 @@ func (i *Installation) writeFiles(kcp kcp, temporal *temporalserver.Server) (Sta
 		UIURL:           temporal.UIURL(),
 		Kubeconfig:      i.folder("admin.kubeconfig"),
 		FrontProxies:    kcp.frontProxies,
+
+		CacheEtcdEndpoints: kcp.cacheEtcdEndpoints,
 	}
 	for _, shard := range fixtures.Shards {
 		state.Shards = append(state.Shards, Shard{
