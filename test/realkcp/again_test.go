@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
@@ -35,6 +36,38 @@ func TestTenant_MovedThereAndBackAndThereAgain_IsServed(t *testing.T) {
 		tenant.awaitGone(t, cowboys, "default", "arrived")
 	}
 	stack.requireDeletion(t, "wanderer", tenant.logicalCluster(t))
+}
+
+// Trap 6 of docs/kcp-findings.md.
+func TestTenant_WhoseRightsWereRevokedElsewhere_StayRevokedAfterItsReturn(t *testing.T) {
+	stack := theStack(t)
+	tenant := stack.createTenant(t, "revoking")
+	tenant.apply(t, "access.yaml")
+	await(t, "right to take effect", func(ctx context.Context) error { return tenant.expectAllowed(ctx, true) })
+	stack.move(t, tenant.path, otherShard)
+	binding := tenant.of(resources["ClusterRoleBinding"], "")
+	require.NoError(t, binding.Delete(t.Context(), "someone", metav1.DeleteOptions{}))
+	await(t, "right to be revoked", func(ctx context.Context) error { return tenant.expectAllowed(ctx, false) })
+
+	stack.move(t, tenant.path, rootShard)
+
+	holds(t, "the right stays revoked", func(ctx context.Context) error { return tenant.expectAllowed(ctx, false) })
+	stack.delete(t, "revoking")
+}
+
+// expectAllowed gives no error while the user someone may, or may not, list Secrets.
+func (w *workspace) expectAllowed(ctx context.Context, allowed bool) error {
+	review, err := w.kubernetes.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "someone",
+			Groups:             []string{"system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Version: "v1", Resource: "secrets", Verb: "list"},
+		},
+	}, metav1.CreateOptions{})
+	if err == nil && review.Status.Allowed != allowed {
+		err = fmt.Errorf("someone may list Secrets: %t", review.Status.Allowed)
+	}
+	return err
 }
 
 func TestMove_AbortedAtTheGate_GoesThroughWhenStartedAgain(t *testing.T) {

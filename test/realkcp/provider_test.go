@@ -46,7 +46,7 @@ func TestProvider_MovedAwayFromItsConsumers_GoesOnServingThem(t *testing.T) {
 	})
 	shards[otherShard].requireServing(t)
 	shards[rootShard].requireNoFailure(t)
-	stack.renewCachedCopies(t, result.LogicalCluster)
+	stack.renewCachedCopies(t, result.LogicalCluster, leg{rootShard, otherShard})
 	for _, shard := range shards {
 		shard.requireServing(t)
 	}
@@ -150,20 +150,38 @@ func (w *workspace) requireNoFailure(t *testing.T) {
 }
 
 // renewCachedCopies does by hand what the plan of a provider's move asks for (Trap 5 of docs/kcp-findings.md): it deletes the
-// origin's copies in the cache server, then the destination's, which that shard makes anew.
-func (s *stack) renewCachedCopies(t *testing.T, logicalCluster string) {
+// origin's copies in the cache server, then the destination's, which that shard makes anew. The origin's shard makes its
+// own anew as well until its informers have caught up.
+func (s *stack) renewCachedCopies(t *testing.T, logicalCluster string, moved leg) {
 	t.Helper()
 	cache := dialEtcd(t, installation.Shard{Name: "cache", EtcdEndpoints: s.CacheEtcdEndpoints})
+	await(t, "the origin's copies to stay away", func(ctx context.Context) error {
+		if deleteCopies(t, cache, moved.origin, logicalCluster) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(settleTime): // so long without a new one counts as staying away
+		}
+		return errors.New("there were some")
+	})
+	require.NotZero(t, deleteCopies(t, cache, moved.destination, logicalCluster))
+}
+
+// deleteCopies tells how many there were.
+func deleteCopies(t *testing.T, cache *clientv3.Client, shard, logicalCluster string) int {
+	t.Helper()
 	copies, err := cache.Get(t.Context(), "/cache/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	require.NoError(t, err)
-	for _, shard := range []string{rootShard, otherShard} {
-		for _, copied := range copies.Kvs {
-			if strings.Contains(string(copied.Key), "/customresources/"+shard+"/"+logicalCluster+"/") {
-				_, err := cache.Delete(t.Context(), string(copied.Key))
-				require.NoError(t, err)
-			}
+	deleted := 0
+	for _, copied := range copies.Kvs {
+		if strings.Contains(string(copied.Key), "/customresources/"+shard+"/"+logicalCluster+"/") {
+			_, err := cache.Delete(t.Context(), string(copied.Key))
+			require.NoError(t, err)
+			deleted++
 		}
 	}
+	return deleted
 }
 
 // changeExport offers one more resource and expects every consumer to get it.
