@@ -34,8 +34,15 @@ func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) error {
 }
 
 // DropOriginLogicalCluster deletes the origin's LogicalCluster after the commit.
-func (s *Shard) DropOriginLogicalCluster(ctx context.Context, input GuardInput) error {
-	return permanent(s.deleteLogicalCluster(ctx, input.Guard))
+func (s *Shard) DropOriginLogicalCluster(ctx context.Context, input GuardInput) (*DropResult, error) {
+	if err := s.deleteLogicalCluster(ctx, input.Guard); err != nil {
+		return nil, permanent(err)
+	}
+	revision, err := s.Store.Revision(ctx)
+	if err != nil {
+		return nil, permanent(fmt.Errorf("read revision of shard %s: %w", s.Name, err))
+	}
+	return &DropResult{Revision: revision}, nil
 }
 
 // deleteLogicalCluster deletes it whatever somebody edits meanwhile: its life goes on at the destination.
@@ -147,6 +154,11 @@ func (s *Shard) carryOne(ctx context.Context, input CarryInput, straggler Stragg
 		straggler.Reason = "written and deleted again at the origin"
 		return straggler, nil
 	}
+	if input.DroppedAt > 0 && entry.ModRevision > input.DroppedAt {
+		straggler.OriginRevision, straggler.Discarded = entry.ModRevision, true
+		straggler.Reason = "written at the origin by kcp's own controllers after its LogicalCluster had gone; deleted there"
+		return straggler, nil
+	}
 	newest := input.CommitRevision
 	if entry.CreateRevision > input.VerifiedRevision {
 		newest = 0 // new at the origin: only where the destination has none
@@ -163,18 +175,18 @@ func (s *Shard) carryOne(ctx context.Context, input CarryInput, straggler Stragg
 	return straggler, nil
 }
 
-// DropCarried deletes at the origin the stragglers that the destination has now. One that was written again since
-// stays, to be carried again.
+// DropCarried deletes at the origin the stragglers that the destination has now, or needs not have. One that was
+// written again since stays, to be looked at again.
 func (s *Shard) DropCarried(ctx context.Context, input DropCarriedInput) error {
 	return permanent(heartbeating(ctx, func(ctx context.Context) error {
 		for _, straggler := range input.Stragglers {
-			if !straggler.Carried {
+			if !straggler.Carried && !straggler.Discarded {
 				continue
 			}
 			entry := []Listed{{Ref: straggler.Ref, ModRevision: straggler.OriginRevision}}
 			err := s.Store.DeleteRefs(ctx, input.Guard, entry)
 			if err != nil && !errors.Is(err, ErrConflict) {
-				return fmt.Errorf("delete carried entry %s of %s on shard %s: %w", straggler.Ref, input.Guard.LogicalCluster, s.Name, err)
+				return fmt.Errorf("delete straggler %s of %s on shard %s: %w", straggler.Ref, input.Guard.LogicalCluster, s.Name, err)
 			}
 		}
 		return nil

@@ -18,6 +18,8 @@ type Shard struct {
 	API   ShardAPI
 	// Dialer reaches other shards' workers.
 	Dialer Dialer
+	// Cache is nil where the worker was given no access to the cache server.
+	Cache Cache
 	// TransferAddress is where this shard's workers serve entries.
 	TransferAddress string
 }

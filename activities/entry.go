@@ -96,6 +96,8 @@ type Straggler struct {
 	OriginRevision int64 `json:"originRevision,omitempty"`
 	// Carried says that the destination has it now. Otherwise a person decides.
 	Carried bool `json:"carried"`
+	// Discarded says that it was deleted at the origin and not carried, see CarryInput.DroppedAt.
+	Discarded bool `json:"discarded,omitempty"`
 	// DestinationRevision is of the write that carried it, 0 before. A later write of the same entry may replace that one.
 	DestinationRevision int64 `json:"destinationRevision,omitempty"`
 	// Reason says why it was not carried.

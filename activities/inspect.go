@@ -14,7 +14,7 @@ const leftoversListed = 20
 
 // InspectOrigin reads all that a plan must know of the origin and refuses a logical cluster that cannot leave.
 func (s *Shard) InspectOrigin(ctx context.Context, input InspectInput) (*OriginReport, error) {
-	report := &OriginReport{TransferAddress: s.TransferAddress}
+	report := &OriginReport{TransferAddress: s.TransferAddress, ReachesCache: s.Cache != nil}
 	err := heartbeating(ctx, func(ctx context.Context) error {
 		if err := s.acceptDeparture(ctx, input); err != nil {
 			return err

@@ -33,6 +33,8 @@ type OriginReport struct {
 	Entries       int64  `json:"entries"`
 	Bytes         int64  `json:"bytes"`
 	LeasedEntries int64  `json:"leasedEntries"`
+	// ReachesCache is whether the worker has access to kcp's cache server.
+	ReachesCache bool `json:"reachesCache,omitempty"`
 }
 
 // DestinationReport is what the destination worker found.
@@ -186,6 +188,11 @@ type DeleteResult struct {
 	Stragglers []Straggler `json:"stragglers,omitempty"`
 }
 
+// DropResult is the revision of the origin by which its LogicalCluster was gone.
+type DropResult struct {
+	Revision int64 `json:"revision"`
+}
+
 // CarryInput has stragglers brought to the destination where nobody has written there since the commit.
 type CarryInput struct {
 	Guard  Guard     `json:"guard"`
@@ -193,8 +200,11 @@ type CarryInput struct {
 	// VerifiedRevision is the origin's up to which both sides were equal: what was created after it is new.
 	VerifiedRevision int64 `json:"verifiedRevision"`
 	// CommitRevision is the destination's: what is no newer there is what the move wrote.
-	CommitRevision int64       `json:"commitRevision"`
-	Stragglers     []Straggler `json:"stragglers"`
+	CommitRevision int64 `json:"commitRevision"`
+	// DroppedAt is the origin's once its LogicalCluster was gone. A shard denies everyone but its own controllers a
+	// logical cluster that it has no LogicalCluster of; what they write there concerns nobody.
+	DroppedAt  int64       `json:"droppedAt"`
+	Stragglers []Straggler `json:"stragglers"`
 }
 
 // CarryResult is the stragglers with their fate.
@@ -243,4 +253,18 @@ type OwnerResult struct {
 // ResolveResult is where the logical cluster is.
 type ResolveResult struct {
 	Location
+}
+
+// RenewInput names the shard whose copies in the cache server stay.
+type RenewInput struct {
+	Guard            Guard  `json:"guard"`
+	DestinationShard string `json:"destinationShard"`
+}
+
+// RenewResult counts copies in the cache server.
+type RenewResult struct {
+	// Deleted are the origin's, those that it made anew included.
+	Deleted int `json:"deleted"`
+	// Touched are the destination's.
+	Touched int `json:"touched"`
 }

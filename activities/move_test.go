@@ -309,6 +309,38 @@ func TestStragglers_WhoseEntryTheTenantDeletedSince_StayDeleted(t *testing.T) {
 	require.Empty(t, p.destination.export(t, key))
 }
 
+func TestStragglers_WrittenOnceTheOriginHasNoLogicalCluster_AreDeletedAndNeverCarried(t *testing.T) {
+	p := newPair(t)
+	fence := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fence.Revision)
+	verified := p.verify(t, first)
+	committed := p.commit(t)
+	configMaps := "/registry/core/configmaps/" + tenant + "/default/"
+	dropped, err := perform[activities.DropResult](t, p.origin, p.origin.DropOriginLogicalCluster, activities.GuardInput{Guard: fenced})
+	require.NoError(t, err)
+	p.origin.put(t, configMaps+"one", "a controller's")
+	p.origin.put(t, configMaps+"kube-root-ca.crt", "a controller's")
+	deleted, err := perform[activities.DeleteResult](t, p.origin, p.origin.DeleteOriginEntries, activities.DeleteInput{Guard: fenced, Revision: verified.OriginRevision})
+	require.NoError(t, err)
+	require.Len(t, deleted.Stragglers, 2)
+	before := p.destination.export(t, "/registry/")
+
+	carried, err := perform[activities.CarryResult](t, p.destination, p.destination.CarryStragglers, activities.CarryInput{
+		Guard: activities.Guard{LogicalCluster: tenant, Token: first.Next().Next()}, Origin: p.ref,
+		VerifiedRevision: verified.OriginRevision, CommitRevision: committed.Revision, DroppedAt: dropped.Revision, Stragglers: deleted.Stragglers,
+	})
+	require.NoError(t, err)
+	for _, straggler := range carried.Stragglers {
+		require.True(t, straggler.Discarded && !straggler.Carried, straggler)
+		require.Contains(t, straggler.Reason, "controllers")
+	}
+	require.Equal(t, before, p.destination.export(t, "/registry/"))
+	_, err = perform[any](t, p.origin, p.origin.DropCarried, activities.DropCarriedInput{Guard: fenced, Stragglers: carried.Stragglers})
+	require.NoError(t, err)
+	require.Empty(t, p.origin.export(t, configMaps))
+}
+
 func TestStragglers_WrittenTwice_AreCarriedTwice(t *testing.T) {
 	p := newPair(t)
 	fence := p.fence(t)

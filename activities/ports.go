@@ -215,6 +215,18 @@ type ShardAPI interface {
 	ProbeFenced(ctx context.Context, logicalCluster string) []Probe
 	// ProbeResources asks every API server to list each bound resource; OK is 200 for all.
 	ProbeResources(ctx context.Context, logicalCluster string, resources []BoundResource) []Probe
+	// AwaitInformers returns once every API server's own informers have seen what was written after the call began.
+	// The logical cluster only keeps the signs of two moves apart.
+	AwaitInformers(ctx context.Context, logicalCluster string) error
+}
+
+// Cache is kcp's cache server, in which every shard keeps copies, under its own name, of what other shards must know.
+type Cache interface {
+	// DeleteCopies deletes a shard's copies of a logical cluster's objects. Returns how many there were.
+	DeleteCopies(ctx context.Context, logicalCluster, shard string) (int, error)
+	// TouchCopies edits a shard's copies of a logical cluster's objects, so that every shard hears of them anew.
+	// Returns how many there are.
+	TouchCopies(ctx context.Context, logicalCluster, shard string) (int, error)
 }
 
 // OwnerRef is the Workspace that a LogicalCluster belongs to.

@@ -99,6 +99,18 @@ func until(ctx context.Context, condition func(context.Context) (reason string, 
 	}
 }
 
+// sleep is for where time itself is the condition.
+func sleep(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // mayBeNudged reports whether some server answers, and answers wrongly: the others a nudge cannot help.
 func mayBeNudged(probes []Probe) bool {
 	return slices.ContainsFunc(probes, func(probe Probe) bool { return !probe.OK && !probe.Unreachable })

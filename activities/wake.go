@@ -45,6 +45,19 @@ func (s *Shard) WakeShard(ctx context.Context, input GuardInput) error {
 	}))
 }
 
+// AwaitInformers waits until the shard's own informers, those of every API server, are connected again after a wake.
+// kcp's informers never notice what was deleted while they were cut off (docs/kcp-findings.md, Trap 6), so nothing of
+// the tenant may be deleted before. Each informer waits for a time of its own: that all have come back, the workflow
+// concludes from how long these took.
+func (s *Shard) AwaitInformers(ctx context.Context, input GuardInput) error {
+	return permanent(heartbeating(ctx, func(ctx context.Context) error {
+		if err := s.API.AwaitInformers(ctx, input.Guard.LogicalCluster); err != nil {
+			return fmt.Errorf("await informers of shard %s: %w", s.Name, err)
+		}
+		return nil
+	}))
+}
+
 // toggleSystemShard takes system:shard to Inactive and back; it never leaves it fenced, whatever ends ctx.
 func (s *Shard) toggleSystemShard(ctx context.Context, guard Guard) error {
 	_, err := s.editLogicalCluster(ctx, guard, keyspace.SystemShard, func(present *objects.LogicalCluster) error {

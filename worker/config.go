@@ -29,6 +29,7 @@ type Config struct {
 	APIServers           []string
 	FrontProxyKubeconfig string
 	FrontProxies         []string
+	CacheKubeconfig      string
 
 	TransferListen    string
 	TransferAdvertise string
@@ -62,6 +63,8 @@ func (c *Config) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.FrontProxyKubeconfig, "front-proxy-kubeconfig", "", "kubeconfig `file` with admin credentials for the front-proxy")
 	flags.StringSliceVar(&c.FrontProxies, "front-proxies", nil,
 		"`URLs` of every front-proxy (default the kubeconfig's server)")
+	flags.StringVar(&c.CacheKubeconfig, "cache-kubeconfig", "",
+		"kubeconfig `file` for kcp's cache server, the one the shard itself has; without it a moved API provider's copies there stay as they were")
 
 	flags.StringVar(&c.TransferListen, "transfer-listen", "",
 		"`address` to serve this shard's entries at, the same after a restart; off loopback it needs the three transfer files")

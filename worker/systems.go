@@ -15,15 +15,17 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/activities/kcp"
 )
 
-// systems are the three that a worker needs.
+// systems are what a worker works with.
 type systems struct {
 	temporal  client.Client
 	store     *etcd.Store
 	api       activities.ShardAPI
 	directory activities.Directory
+	// cache is nil where the configuration names none.
+	cache activities.Cache
 }
 
-// dial reaches all three at once and proves that each answers and suits this worker.
+// dial reaches all of them at once and proves that each answers and suits this worker.
 func dial(ctx context.Context, config *Config, logger *slog.Logger, metrics client.MetricsHandler) (*systems, error) {
 	api, err := kcp.NewShard(kcp.ShardConfig{Name: config.Shard, Kubeconfig: config.Kubeconfig, Servers: config.APIServers})
 	if err != nil {
@@ -40,6 +42,7 @@ func dial(ctx context.Context, config *Config, logger *slog.Logger, metrics clie
 	dialling.Go(func() (err error) { s.store, err = openStore(ctx, config); return err })
 	dialling.Go(func() error { return checkShard(ctx, config, api) })
 	dialling.Go(func() error { return checkDirectory(ctx, config, directory) })
+	dialling.Go(func() (err error) { s.cache, err = openCache(ctx, config); return err })
 	dialling.Go(func() (err error) { s.temporal, err = dialTemporal(ctx, &config.Temporal, logger, metrics); return err })
 	if err := dialling.Wait(); err != nil {
 		return nil, errors.Join(err, s.close())
@@ -105,6 +108,20 @@ func OpenDirectory(config *Config) (activities.Directory, error) {
 		return nil, activities.Refuse(activities.InvalidInput, "use --front-proxy-kubeconfig: %v", err)
 	}
 	return directory, nil
+}
+
+func openCache(ctx context.Context, config *Config) (activities.Cache, error) {
+	if config.CacheKubeconfig == "" {
+		return nil, nil
+	}
+	cache, err := kcp.NewCache(kcp.CacheConfig{Kubeconfig: config.CacheKubeconfig})
+	if err != nil {
+		return nil, activities.Refuse(activities.InvalidInput, "use --cache-kubeconfig: %v", err)
+	}
+	if err := cache.Check(ctx); err != nil {
+		return nil, unreachable(err, "reach kcp's cache server: %v: check --cache-kubeconfig", err)
+	}
+	return cache, nil
 }
 
 func dialTemporal(ctx context.Context, config *TemporalConfig, logger *slog.Logger, metrics client.MetricsHandler) (client.Client, error) {

@@ -114,6 +114,10 @@ func TestSystems_ThatCannotBeReached_AreNamedWithinTenSeconds(t *testing.T) {
 			require.NoError(t, err)
 			return checkDirectory(t.Context(), config, directory)
 		},
+		"kcp's cache server": func(t *testing.T, address string) error {
+			_, err := openCache(t.Context(), &Config{CacheKubeconfig: kubeconfigFor(t, address)})
+			return err
+		},
 		"Temporal": func(t *testing.T, address string) error {
 			_, err := (&TemporalConfig{Address: address}).Dial(t.Context(), slog.New(slog.DiscardHandler), client.MetricsNopHandler)
 			return err
@@ -177,4 +181,18 @@ func TestCheckDirectory_WithoutTheRights_IsForbidden(t *testing.T) {
 	err := checkDirectory(t.Context(), &Config{Shard: "root"}, shardList{err: fmt.Errorf("list shards: %w", activities.ErrForbidden)})
 
 	requireType(t, activities.Forbidden, err)
+}
+
+func TestOpenCache_WithoutAKubeconfig_IsNone(t *testing.T) {
+	cache, err := openCache(t.Context(), &Config{})
+
+	require.NoError(t, err)
+	require.Nil(t, cache, "a worker tells by it that copies are not to be renewed")
+}
+
+func TestOpenCache_WhenTheKubeconfigIsMissing_IsInvalidInput(t *testing.T) {
+	_, err := openCache(t.Context(), &Config{CacheKubeconfig: filepath.Join(t.TempDir(), "nowhere")})
+
+	requireType(t, activities.InvalidInput, err)
+	require.ErrorContains(t, err, "--cache-kubeconfig")
 }

@@ -105,6 +105,7 @@ func newShardWorker(config *Config, systems *systems, transfers *transfers, fata
 		Name:            config.Shard,
 		Store:           systems.store,
 		API:             systems.api,
+		Cache:           systems.cache,
 		Dialer:          transfers.dialer,
 		TransferAddress: transfers.address,
 	})

@@ -52,13 +52,16 @@ type migration struct {
 	stop       workflow.CancelFunc // ends the way to the commit
 	stopWaking workflow.CancelFunc
 
-	woken     workflow.Future
-	fenceHeld workflow.Future // the plan's minimum fence is over
+	woken         workflow.Future
+	cutAt         time.Time       // when the origin's informers were cut off
+	informersBack time.Time       // when the first of them were seen connected again
+	fenceHeld     workflow.Future // the plan's minimum fence is over
 
 	fenceRevision  int64
 	verified       activities.VerifyResult
 	commitInput    activities.CommitInput
 	commitRevision int64
+	droppedAt      int64 // the origin's revision once its LogicalCluster was gone
 	phaseSince     time.Time
 }
 

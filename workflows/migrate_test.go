@@ -45,7 +45,7 @@ func TestMigrate_WithoutAHitch_CallsExactlyTheProtocol(t *testing.T) {
 	w.move(usualInput)
 
 	require.Equal(t, theStory, w.calls)
-	require.Equal(t, []string{"WakeShard@root/2"}, w.beside)
+	require.Equal(t, []string{"WakeShard@root/2", "AwaitInformers@root/2"}, w.beside)
 	w.arrived()
 
 	result := w.result()
@@ -78,6 +78,46 @@ func TestMigrate_ProviderOfAPIExports_ReleasesItsContextBeforeAnyDeletion(t *tes
 	require.Equal(t, []string{
 		"ReleaseContext@root/2", "TouchDestination@shard-1/3", "DropOriginLogicalCluster@root/2", "TouchDestination@shard-1/3",
 	}, w.calls[13:17])
+}
+
+func TestMigrate_WithAccessToTheCacheServer_RenewsItsCopiesOnceTheOriginIsEmpty(t *testing.T) {
+	w := newWorld(t)
+	w.originReport.ReachesCache = true
+	w.move(usualInput)
+
+	require.True(t, w.result().Plan.RenewsCachedCopies)
+	require.True(t, w.renewed)
+	require.Equal(t, []string{"DeleteOriginEntries@root/2", "RenewCachedCopies@root/2"}, w.calls[15:17])
+}
+
+func TestMigrate_InformersOfTheOrigin_AreGivenTimeToSeeTheDeletions(t *testing.T) {
+	for name, c := range map[string]struct {
+		seenAfter time.Duration
+		fault     func() error
+		atLeast   time.Duration
+		atMost    time.Duration
+	}{
+		"soon":              {time.Second, nil, 4 * time.Second, 5 * time.Second},
+		"after many fences": {20 * time.Second, nil, 42 * time.Second, 43 * time.Second},
+		"longer than any":   {40 * time.Second, nil, 65 * time.Second, 66 * time.Second},
+		"never seen":        {time.Hour, nil, 65 * time.Second, 66 * time.Second},
+		"not to be seen":    {0, broken, 65 * time.Second, 66 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			var fenced time.Time
+			w.onCall["FenceOrigin"] = func() { fenced = w.env.Now() }
+			w.delays["AwaitInformers"] = c.seenAfter
+			if c.fault != nil {
+				w.faults["AwaitInformers"] = []func() error{c.fault}
+			}
+			w.move(usualInput)
+
+			require.Equal(t, theStory, w.calls)
+			require.WithinRange(t, w.leftAt, fenced.Add(c.atLeast), fenced.Add(c.atMost))
+			require.Less(t, time.Duration(w.result().TimeAway), time.Second)
+		})
+	}
 }
 
 func TestMigrate_NothingToReady_GoesStraightToTheFence(t *testing.T) {
@@ -285,7 +325,7 @@ func TestMigrate_StepThatTakesLongAfterTheCommit_TellsWhereToLook(t *testing.T) 
 	w := newWorld(t)
 	w.delays["AwaitRoute"] = time.Minute
 	var waiting workflows.Status
-	w.env.RegisterDelayedCallback(func() { waiting = w.status() }, 30*time.Second)
+	w.env.RegisterDelayedCallback(func() { waiting = w.status() }, 40*time.Second)
 	w.move(usualInput)
 
 	require.Contains(t, waiting.Advice, "Await every front-proxy has taken")

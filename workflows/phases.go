@@ -219,20 +219,6 @@ func (m *migration) limitTimeAway(ctx workflow.Context) {
 	})
 }
 
-// wakeBeside wakes the origin, which kcp's cutting of watches left blind, beside the copy. It outlives a cancellation
-// of the workflow that comes after the commit.
-func (m *migration) wakeBeside(ctx workflow.Context) {
-	beside, stop := workflow.NewDisconnectedContext(ctx)
-	m.stopWaking = stop
-	woken, set := workflow.NewFuture(ctx)
-	m.woken = woken
-	workflow.GoNamed(beside, "wake origin", func(ctx workflow.Context) { set.SetError(m.wakeOrigin(ctx)) })
-}
-
-func (m *migration) wakeOrigin(ctx workflow.Context) error {
-	return do(m.atOrigin(ctx, long, "Wake the origin shard"), shard.WakeShard, m.onOrigin())
-}
-
 func (m *migration) fenceDestination(ctx workflow.Context) error {
 	input := activities.FenceDestinationInput{Guard: m.destinationGuard(), Origin: m.origin()}
 	return do(m.atDestination(ctx, long, "Write the LogicalCluster, fenced"), shard.FenceDestination, input)
@@ -318,29 +304,34 @@ func (m *migration) awaitServing(ctx workflow.Context, resources []activities.Bo
 	insistOnResult(m.atDestination(ctx, long, "Await every API server of shard "+m.status.DestinationShard), m, shard.AwaitServing, input)
 }
 
-// cleanUpOrigin empties the origin. The LogicalCluster goes first: nothing more can be written there then, and the
-// touch makes every route index hear of the destination last.
+// cleanUpOrigin empties the origin, which stands fenced until its informers can see it happen. The LogicalCluster goes
+// first: nothing more can be written there then, and the touch makes every route index hear of the destination last.
 func (m *migration) cleanUpOrigin(ctx workflow.Context) {
 	m.awaitWoken(ctx)
+	m.awaitInformers(ctx)
 	if m.status.Plan.ReleasesContext {
 		insistOn(m.atOrigin(ctx, long, "Release the provider's context at the origin"), m, shard.ReleaseContext, m.onOrigin())
 		m.touchDestination(ctx)
 	}
-	insistOn(m.atOrigin(ctx, edit, "Delete the LogicalCluster at the origin"), m, shard.DropOriginLogicalCluster, m.onOrigin())
+	dropped := insistOnResult(m.atOrigin(ctx, edit, "Delete the LogicalCluster at the origin"), m, shard.DropOriginLogicalCluster, m.onOrigin())
+	m.droppedAt = dropped.Revision
 	m.touchDestination(ctx)
 	m.sweepOrigin(ctx)
+	m.renewCachedCopies(ctx)
+}
+
+// renewCachedCopies comes once the origin's shard has seen that all is gone: it would make its copies anew before.
+func (m *migration) renewCachedCopies(ctx workflow.Context) {
+	if !m.status.Plan.RenewsCachedCopies {
+		return
+	}
+	input := activities.RenewInput{Guard: m.originGuard(), DestinationShard: m.status.DestinationShard}
+	insistOnResult(m.atOrigin(ctx, long, "Renew the copies in kcp's cache server"), m, shard.RenewCachedCopies, input)
 }
 
 // touchDestination makes every route index hear of the destination last.
 func (m *migration) touchDestination(ctx workflow.Context) {
 	insistOn(m.atDestination(ctx, edit, "Touch the LogicalCluster at the destination"), m, shard.TouchDestination, m.onDestination())
-}
-
-// awaitWoken waits for the wake that runs since the fence; where that one failed, the origin is woken again.
-func (m *migration) awaitWoken(ctx workflow.Context) {
-	if err := wait(ctx, m.woken); err != nil {
-		m.insist(ctx, "Wake the origin shard", m.wakeOrigin)
-	}
 }
 
 // sweepOrigin deletes the origin's entries. What was written there since they were verified is carried to the
@@ -379,13 +370,14 @@ func (m *migration) carry(ctx workflow.Context, stragglers []activities.Straggle
 		Origin:           m.origin(),
 		CommitRevision:   m.commitRevision,
 		VerifiedRevision: m.verified.OriginRevision,
+		DroppedAt:        m.droppedAt,
 		Stragglers:       stragglers,
 	}
-	summary := fmt.Sprintf("Carry %d late writes", len(stragglers))
+	summary := fmt.Sprintf("Look after %d late writes", len(stragglers))
 	carried := insistOnResult(m.atDestination(ctx, long, summary), m, shard.CarryStragglers, input)
 	m.status.Stragglers = append(m.status.Stragglers, carried.Stragglers...)
 	drop := activities.DropCarriedInput{Guard: m.originGuard(), Stragglers: carried.Stragglers}
-	insistOn(m.atOrigin(ctx, long, "Delete what was carried"), m, shard.DropCarried, drop)
+	insistOn(m.atOrigin(ctx, long, "Delete what was looked after"), m, shard.DropCarried, drop)
 }
 
 // carriedBefore is the revision at which an earlier write of the same entry was carried, 0 where none was.

@@ -55,6 +55,8 @@ func NewPlan(facts Facts) (Plan, error) {
 		Leftovers:        facts.Destination.Leftovers,
 		NotMoved:         facts.Origin.Contents.ChildWorkspaces,
 		ReleasesContext:  len(facts.Origin.Contents.APIExports) > 0,
+
+		RenewsCachedCopies: facts.Origin.ReachesCache,
 	}
 	plan.RevisionLift, plan.MinimumFence = bridge(facts)
 	plan.ExpectedTimeAway = max(estimate(plan.Entries, plan.Bytes), plan.MinimumFence)
@@ -199,9 +201,9 @@ func warnings(facts Facts, plan Plan) []string {
 	if contents.TokenSecrets > 0 {
 		warnings = append(warnings, fmt.Sprintf("ca.crt in %d token Secrets changes to the destination's", contents.TokenSecrets))
 	}
-	if len(contents.APIExports) > 0 {
+	if len(contents.APIExports) > 0 && !plan.RenewsCachedCopies {
 		warnings = append(warnings, fmt.Sprintf(
-			"it holds APIExports (%s): kcp's cache server keeps their copies under shard %s too; until these are deleted there, later changes may not reach consumers and the origin's virtual workspace may refuse (docs/kcp-findings.md, Trap 5)",
+			"it holds APIExports (%s), and the workers of shard %s have no access to kcp's cache server, which keeps copies of them: later changes may not reach consumers, and the origin's virtual workspace may refuse (docs/kcp-findings.md, Trap 5); give the workers --cache-kubeconfig first",
 			strings.Join(contents.APIExports, ", "), plan.OriginShard))
 	}
 	if losesTokens(facts) {

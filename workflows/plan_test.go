@@ -161,8 +161,19 @@ func TestNewPlan_WhatAPersonShouldKnow_IsWarnedOf(t *testing.T) {
 	require.Equal(t, []string{
 		"clients that watch all logical clusters of shard root see the tenant's objects deleted there",
 		"ca.crt in 2 token Secrets changes to the destination's",
-		"it holds APIExports (wild): kcp's cache server keeps their copies under shard root too; until these are deleted there, later changes may not reach consumers and the origin's virtual workspace may refuse (docs/kcp-findings.md, Trap 5)",
+		"it holds APIExports (wild), and the workers of shard root have no access to kcp's cache server, which keeps copies of them: later changes may not reach consumers, and the origin's virtual workspace may refuse (docs/kcp-findings.md, Trap 5); give the workers --cache-kubeconfig first",
 		"the tokens of 1 ServiceAccounts die: the shards check them with different keys",
 		"kcp is older on shard shard-1 than on shard root",
 	}, plan.Warnings)
+}
+
+func TestNewPlan_ProviderWithAccessToTheCacheServer_IsNoCauseForAWarning(t *testing.T) {
+	facts := usualFacts(t)
+	facts.Origin.Contents.APIExports = []string{"wild"}
+	facts.Origin.ReachesCache = true
+	plan, err := workflows.NewPlan(facts)
+
+	require.NoError(t, err)
+	require.True(t, plan.RenewsCachedCopies)
+	require.Len(t, plan.Warnings, 1)
 }

@@ -63,7 +63,9 @@ type world struct {
 	sealed      bool
 	enclosed    bool // the destination has its LogicalCluster, fenced
 	copied      bool
-	originGone  bool // its LogicalCluster
+	originGone  bool      // its LogicalCluster
+	leftAt      time.Time // when that went
+	renewed     bool      // the copies in the cache server
 	originEmpty bool
 	tokens      map[string]int
 	broken      []string
@@ -218,9 +220,10 @@ func (w *world) started(info *activity.Info, _ context.Context, args converter.E
 	}
 }
 
-// note keeps the wake that runs beside the copy apart, because its place among the calls in line is left to chance.
+// note keeps apart what runs beside the copy, because its place among the calls in line is left to chance.
 func (w *world) note(call string) {
-	if strings.HasPrefix(call, "WakeShard@") && w.fencedOnce && !w.lifting {
+	name, _, _ := strings.Cut(call, "@")
+	if (name == "WakeShard" || name == "AwaitInformers") && w.fencedOnce && !w.lifting {
 		w.beside = append(w.beside, call)
 		return
 	}
@@ -303,13 +306,17 @@ func (w *world) answerOnOrigin() {
 		w.fenced = false
 	})
 	onDo(w, "WakeShard", func(activities.GuardInput) { w.blind = false })
+	onDo(w, "AwaitInformers", func(activities.GuardInput) {
+		w.must(!w.blind, "informers can come back only to a shard that is awake")
+	})
 	onDo(w, "ReleaseContext", func(activities.GuardInput) {
 		w.must(!w.originEmpty, "the context is released before any entry is deleted")
 	})
-	onDo(w, "DropOriginLogicalCluster", func(activities.GuardInput) {
+	on(w, "DropOriginLogicalCluster", func(activities.GuardInput) activities.DropResult {
 		w.must(w.written > 0, "nothing is deleted at the origin before the commit landed")
 		w.must(!w.blind, "the origin is awake before its LogicalCluster goes")
-		w.originGone = true
+		w.originGone, w.leftAt = true, w.env.Now()
+		return activities.DropResult{Revision: 9_200}
 	})
 	on(w, "DeleteOriginEntries", func(activities.DeleteInput) activities.DeleteResult {
 		w.must(w.written > 0 && w.originGone, "entries go after the commit and after the LogicalCluster")
@@ -319,6 +326,11 @@ func (w *world) answerOnOrigin() {
 			result.Stragglers, w.stragglers = w.stragglers[0], w.stragglers[1:]
 		}
 		return result
+	})
+	on(w, "RenewCachedCopies", func(input activities.RenewInput) activities.RenewResult {
+		w.must(w.originEmpty, "the copies are renewed once the origin is empty")
+		w.renewed = input.DestinationShard == destination
+		return activities.RenewResult{Deleted: 7, Touched: 8}
 	})
 	onDo(w, "DropCarried", func(input activities.DropCarriedInput) {
 		w.must(len(input.Stragglers) > 0, "what was carried is dropped")

@@ -109,6 +109,7 @@ func (w *sweep) all(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	namespacesFirst(families)
 	var total int64
 	for _, family := range families {
 		deleted, err := w.family(ctx, family)
@@ -118,6 +119,15 @@ func (w *sweep) all(ctx context.Context) (int64, error) {
 		}
 	}
 	return total, nil
+}
+
+// namespacesFirst has kcp's controllers see that a namespace is gone before they miss what they keep in every one
+// (kube-root-ca.crt and the ServiceAccount default), which they would make anew.
+func namespacesFirst(families []keyspace.Family) {
+	if at := slices.Index(families, keyspace.Namespaces); at > 0 {
+		copy(families[1:], families[:at])
+		families[0] = keyspace.Namespaces
+	}
 }
 
 func (w *sweep) family(ctx context.Context, family keyspace.Family) (int64, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"time"
@@ -37,6 +38,15 @@ type query struct {
 	params url.Values
 	// accept is the wanted form of the answer, JSON unless given.
 	accept string
+}
+
+// change is one request that writes.
+type change struct {
+	verb string
+	path string
+	// body is JSON of the content type; none where it is nil.
+	body        any
+	contentType string
 }
 
 // connection is one server.
@@ -120,9 +130,18 @@ func serverRoot(server string) (string, error) {
 
 // get asks one server after the other until one answers, be it with a refusal.
 func (c connections) get(ctx context.Context, q query, into any) error {
+	return c.untilAnswered(func(one connection) error { return one.get(ctx, q, into, requestTimeout) })
+}
+
+// send makes a change through one server after the other until one answers, be it with a refusal.
+func (c connections) send(ctx context.Context, change change) error {
+	return c.untilAnswered(func(one connection) error { return one.send(ctx, change, nil) })
+}
+
+func (c connections) untilAnswered(ask func(connection) error) error {
 	var failures []error
 	for _, one := range c {
-		err := one.get(ctx, q, into, requestTimeout)
+		err := ask(one)
 		if err == nil || isRefusal(err) {
 			return err
 		}
@@ -137,11 +156,11 @@ func (c connection) get(ctx context.Context, q query, into any, timeout time.Dur
 	defer cancel()
 	result := c.request(q).Do(ctx)
 	if err := result.Error(); err != nil {
-		return c.explain(q, err)
+		return c.explain(http.MethodGet, q.path, err)
 	}
 	body, err := result.Raw()
 	if err != nil {
-		return c.explain(q, err)
+		return c.explain(http.MethodGet, q.path, err)
 	}
 	if into == nil {
 		return nil
@@ -152,11 +171,37 @@ func (c connection) get(ctx context.Context, q query, into any, timeout time.Dur
 	return nil
 }
 
+// send makes a change; into, where it is not nil, takes the answer.
+func (c connection) send(ctx context.Context, change change, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	request := c.client.Verb(change.verb).AbsPath(change.path).SetHeader("Accept", contentTypeJSON).MaxRetries(0)
+	if change.body != nil {
+		body, err := json.Marshal(change.body)
+		if err != nil {
+			return fmt.Errorf("encode body for %s: %w", change.path, err)
+		}
+		request = request.SetHeader("Content-Type", change.contentType).Body(body)
+	}
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil {
+		return c.explain(change.verb, change.path, err)
+	}
+	body, err := result.Raw()
+	if err != nil || into == nil {
+		return err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("decode %s from %s: %w", change.path, c.server, err)
+	}
+	return nil
+}
+
 // stream asks the server and returns once its answer begins.
 func (c connection) stream(ctx context.Context, q query) (io.ReadCloser, error) {
 	body, err := c.request(q).Stream(ctx)
 	if err != nil {
-		return nil, c.explain(q, err)
+		return nil, c.explain(http.MethodGet, q.path, err)
 	}
 	return body, nil
 }

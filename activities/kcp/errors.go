@@ -17,7 +17,7 @@ import (
 const inactiveMessage = "marked inactive"
 
 // explain says what was asked of whom, and marks the errors that activities decide by.
-func (c connection) explain(q query, err error) error {
+func (c connection) explain(verb, path string, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		err = fmt.Errorf("%w: %w", activities.ErrNotFound, err)
@@ -28,7 +28,7 @@ func (c connection) explain(q query, err error) error {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		err = fmt.Errorf("%w: %w", activities.ErrForbidden, err)
 	}
-	return fmt.Errorf("get %s from %s: %w", q.path, c.server, err)
+	return fmt.Errorf("%s %s at %s: %w", strings.ToLower(verb), path, c.server, err)
 }
 
 // isInactive reports whether the fence refused the request.

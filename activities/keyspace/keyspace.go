@@ -75,6 +75,9 @@ var LogicalClusters = Family{Group: "core.kcp.io", Resource: "logicalclusters", 
 // CustomResourceDefinitions is the family of the CRDs.
 var CustomResourceDefinitions = Family{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
+// Namespaces is the family of the namespaces themselves.
+var Namespaces = Family{Group: "core", Resource: "namespaces"}
+
 // APIBindings is the family of the APIBindings.
 var APIBindings = Family{Group: "apis.kcp.io", Resource: "apibindings", Segment: CustomResources}
 

@@ -23,8 +23,6 @@ type State struct {
 	Kubeconfig      string   `json:"kubeconfig"`
 	FrontProxies    []string `json:"frontProxies"`
 	Shards          []Shard  `json:"shards"`
-	// CacheEtcdEndpoints are those of the etcd behind a real kcp's cache server.
-	CacheEtcdEndpoints []string `json:"cacheEtcdEndpoints"`
 }
 
 // Shard is one shard of the installation.

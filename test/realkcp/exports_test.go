@@ -177,6 +177,7 @@ func mayChange(key string) bool {
 	return strings.Contains(key, "/"+keyspace.LogicalClusters.String()+"/") || // says where the tenant lives
 		strings.HasSuffix(key, "/kube-root-ca.crt") || // each shard has a CA of its own
 		strings.Contains(key, "/core/resourcequotas/") || // counts what the tests' clients write
+		strings.Contains(key, "/apis.kcp.io/apiexportendpointslices/") || // each shard writes its own endpoint into it
 		strings.HasSuffix(key, "-token") || // ca.crt in token Secrets
 		strings.Contains(key, "/default/written-") || strings.Contains(key, "/default/seen-on-") // the tests' clients write them
 }

@@ -32,7 +32,6 @@ var (
 	endpointSlices  = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha1", Resource: "apiexportendpointslices"}
 	cowboys         = schema.GroupVersionResource{Group: "wild.west", Version: "v1", Resource: "cowboys"}
 	sheriffs        = schema.GroupVersionResource{Group: "wild.west", Version: "v1", Resource: "sheriffs"}
-	horses          = schema.GroupVersionResource{Group: "wild.west", Version: "v1", Resource: "horses"}
 	cattle          = schema.GroupVersionResource{Group: "tame.west", Version: "v1", Resource: "cattle"}
 	gizmos          = schema.GroupVersionResource{Group: "acme.io", Version: "v1", Resource: "gizmos"}
 	configMaps      = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}

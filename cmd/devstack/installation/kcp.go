@@ -13,8 +13,8 @@ type kcp struct {
 	frontProxies []string
 	// apiServers are the URLs of each shard's.
 	apiServers map[string][]string
-	// cacheEtcdEndpoints are those of the etcd behind a real kcp's cache server.
-	cacheEtcdEndpoints []string
+	// cacheKubeconfig is for a real kcp's cache server.
+	cacheKubeconfig string
 	// servingCA signed the certificates of all of them.
 	servingCA []byte
 	// frontProxyAdmin and shardAdmin may do everything there.
@@ -53,7 +53,7 @@ func (i *Installation) startRealKcp(ctx context.Context) (kcp, error) {
 		frontProxies: running.FrontProxies,
 		apiServers:   running.APIServers,
 
-		cacheEtcdEndpoints: cacheEtcd.Endpoints(),
+		cacheKubeconfig: running.CacheKubeconfig,
 
 		servingCA:       running.ServingCA,
 		frontProxyAdmin: kubeconfigs.Credentials{Certificate: running.FrontProxyAdmin},

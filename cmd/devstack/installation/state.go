@@ -19,8 +19,8 @@ type State struct {
 	Kubeconfig      string   `json:"kubeconfig"`
 	FrontProxies    []string `json:"frontProxies"`
 	Shards          []Shard  `json:"shards"`
-	// CacheEtcdEndpoints are those of the etcd behind a real kcp's cache server.
-	CacheEtcdEndpoints []string `json:"cacheEtcdEndpoints,omitempty"`
+	// CacheKubeconfig is for a real kcp's cache server; the stand-in has none.
+	CacheKubeconfig string `json:"cacheKubeconfig,omitempty"`
 }
 
 // Shard is where one shard is.
@@ -51,7 +51,7 @@ func (i *Installation) writeFiles(kcp kcp, temporal *temporalserver.Server) (Sta
 		Kubeconfig:      i.folder("admin.kubeconfig"),
 		FrontProxies:    kcp.frontProxies,
 
-		CacheEtcdEndpoints: kcp.cacheEtcdEndpoints,
+		CacheKubeconfig: kcp.cacheKubeconfig,
 	}
 	for _, shard := range fixtures.Shards {
 		state.Shards = append(state.Shards, Shard{

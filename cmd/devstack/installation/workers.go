@@ -24,6 +24,7 @@ type workerConfig struct {
 	APIServers           []string `json:"api-servers"`
 	FrontProxyKubeconfig string   `json:"front-proxy-kubeconfig"`
 	FrontProxies         []string `json:"front-proxies"`
+	CacheKubeconfig      string   `json:"cache-kubeconfig,omitempty"`
 	TransferListen       string   `json:"transfer-listen"`
 	TransferAdvertise    string   `json:"transfer-advertise"`
 	TransferCAFile       string   `json:"transfer-ca-file"`
@@ -74,6 +75,7 @@ func writeWorkerConfig(state State, shard Shard, caFile string, certificate cert
 		APIServers:           shard.APIServers,
 		FrontProxyKubeconfig: state.Kubeconfig,
 		FrontProxies:         state.FrontProxies,
+		CacheKubeconfig:      state.CacheKubeconfig,
 		TransferListen:       transferAddress,
 		TransferAdvertise:    transferAddress,
 		TransferCAFile:       caFile,

@@ -81,6 +81,7 @@ func (k *Kcp) shardKubeconfigs(cacheURL string) (files shardKubeconfigs, err err
 			return shardKubeconfigs{}, err
 		}
 	}
+	k.CacheKubeconfig = files.cache
 	return files, nil
 }
 

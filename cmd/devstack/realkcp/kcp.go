@@ -46,6 +46,8 @@ type Kcp struct {
 	FrontProxies []string
 	// APIServers are the URLs of each shard's API servers.
 	APIServers map[string][]string
+	// CacheKubeconfig is the shards' own for the cache server.
+	CacheKubeconfig string
 	// ServingCA signed the certificates of all of them, PEM-encoded.
 	ServingCA []byte
 	// FrontProxyAdmin and ShardAdmin may do everything there.
