@@ -231,12 +231,19 @@ type ServeResult struct {
 	Nudges    int       `json:"nudges,omitempty"`
 }
 
-// RouteInput asks until every front-proxy routes the logical cluster to the shard.
+// RouteInput asks until every front-proxy routes the logical cluster to the shard, or one has answered wrongly for so long.
 type RouteInput struct {
 	LogicalCluster string `json:"logicalCluster"`
 	// Path is asked for too: front-proxies know it by an index of its own. Empty where its Workspace is gone.
 	Path  string `json:"path,omitempty"`
 	Shard string `json:"shard"`
+	// Patience is in nanoseconds.
+	Patience time.Duration `json:"patience"`
+}
+
+// RouteResult tells what a front-proxy answers that has lost the route; empty where all have it.
+type RouteResult struct {
+	Lost string `json:"lost,omitempty"`
 }
 
 // OwnerInput asks until the owner Workspace names the shard.

@@ -259,6 +259,8 @@ type Directory interface {
 	Shards(ctx context.Context) ([]ShardInfo, error)
 	// OwnerShard is the shard that the owner Workspace names; ErrNotFound when it is gone or has another UID.
 	OwnerShard(ctx context.Context, owner OwnerRef) (string, error)
+	// TouchOwner edits the owner Workspace without changing what it says; ErrNotFound when it is gone, ErrForbidden.
+	TouchOwner(ctx context.Context, owner OwnerRef) error
 	// ProbeFrontProxies asks every front-proxy for the logical cluster, by path or name, and its shard annotation; OK is 200
 	// and the wanted shard.
 	ProbeFrontProxies(ctx context.Context, pathOrName, shard string) []Probe

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 )
@@ -57,17 +58,43 @@ func acceptDestination(input ResolveInput, location Location, shards []ShardInfo
 	return nil
 }
 
-// AwaitRoute waits until every front-proxy routes the logical cluster to the shard, by its name and by its path.
-func (f *Fleet) AwaitRoute(ctx context.Context, input RouteInput) error {
-	return heartbeating(ctx, func(ctx context.Context) error {
+// AwaitRoute waits until every front-proxy routes the logical cluster to the shard, by its name and by its path. One
+// that still answers, but wrongly, after the patience is told, not waited for: it has missed or forgotten something, and
+// only an edit of the objects reminds it.
+func (f *Fleet) AwaitRoute(ctx context.Context, input RouteInput) (*RouteResult, error) {
+	var result RouteResult
+	begun := time.Now()
+	err := heartbeating(ctx, func(ctx context.Context) error {
 		return until(ctx, func(ctx context.Context) (string, error) {
-			reason := failing(f.Directory.ProbeFrontProxies(ctx, input.LogicalCluster, input.Shard))
-			if reason == "" && input.Path != "" {
-				reason = failing(f.Directory.ProbeFrontProxies(ctx, input.Path, input.Shard))
+			probes := f.Directory.ProbeFrontProxies(ctx, input.LogicalCluster, input.Shard)
+			if failing(probes) == "" && input.Path != "" {
+				probes = f.Directory.ProbeFrontProxies(ctx, input.Path, input.Shard)
+			}
+			reason := failing(probes)
+			if reason != "" && mayBeNudged(probes) && time.Since(begun) > input.Patience {
+				result.Lost = reason
+				return "", nil
 			}
 			return reason, nil
 		})
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &result, nil
+}
+
+// TouchOwner edits the owner Workspace so that every front-proxy hears of it again, and so of the path that it gives. A
+// Workspace that is gone is told.
+func (f *Fleet) TouchOwner(ctx context.Context, input OwnerInput) (*OwnerResult, error) {
+	err := f.Directory.TouchOwner(ctx, input.Owner)
+	if errors.Is(err, ErrNotFound) {
+		return &OwnerResult{Gone: true}, nil
+	}
+	if err != nil {
+		return nil, permanent(fmt.Errorf("touch owner workspace %s: %w", input.Owner.Name, err))
+	}
+	return &OwnerResult{}, nil
 }
 
 // AwaitOwner waits until the owner Workspace names the shard. A Workspace that is gone is told, not waited for.

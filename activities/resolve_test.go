@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/log"
@@ -16,6 +17,7 @@ import (
 
 // scriptedDirectory is a kcp of two shards with one tenant.
 type scriptedDirectory struct {
+	touchErr             error
 	locateErr, shardsErr error
 	name                 string
 	notReady             string
@@ -43,6 +45,8 @@ func (d *scriptedDirectory) OwnerShard(context.Context, activities.OwnerRef) (st
 	}
 	return shard, nil
 }
+
+func (d *scriptedDirectory) TouchOwner(context.Context, activities.OwnerRef) error { return d.touchErr }
 
 func (d *scriptedDirectory) ProbeFrontProxies(context.Context, string, string) []activities.Probe {
 	d.unrouted--
@@ -117,7 +121,32 @@ func TestAwaitOwner_WorkspaceGone_IsToldAndNotWaitedFor(t *testing.T) {
 func TestAwaitRoute_WaitsForEveryFrontProxy(t *testing.T) {
 	directory := &scriptedDirectory{unrouted: 3}
 	fleet, env := fleet(directory)
-	_, err := env.ExecuteActivity(fleet.AwaitRoute, activities.RouteInput{LogicalCluster: tenant, Shard: "shard-1"})
+	value, err := env.ExecuteActivity(fleet.AwaitRoute, activities.RouteInput{LogicalCluster: tenant, Shard: "shard-1", Patience: time.Minute})
 	require.NoError(t, err)
+	var result activities.RouteResult
+	require.NoError(t, value.Get(&result))
+	require.Empty(t, result.Lost)
 	require.Equal(t, -1, directory.unrouted)
+}
+
+func TestAwaitRoute_FrontProxyThatHasLostIt_IsToldAfterThePatience(t *testing.T) {
+	fleet, env := fleet(&scriptedDirectory{unrouted: 1 << 30})
+	value, err := env.ExecuteActivity(fleet.AwaitRoute, activities.RouteInput{LogicalCluster: tenant, Shard: "shard-1", Patience: time.Millisecond})
+	require.NoError(t, err)
+	var result activities.RouteResult
+	require.NoError(t, value.Get(&result))
+	require.NotEmpty(t, result.Lost)
+}
+
+func TestTouchOwner_WorkspaceGone_IsTold_AndWithoutTheRightIsRefused(t *testing.T) {
+	fleet, env := fleet(&scriptedDirectory{touchErr: activities.ErrNotFound})
+	value, err := env.ExecuteActivity(fleet.TouchOwner, activities.OwnerInput{})
+	require.NoError(t, err)
+	var result activities.OwnerResult
+	require.NoError(t, value.Get(&result))
+	require.True(t, result.Gone)
+
+	fleet.Directory.(*scriptedDirectory).touchErr = activities.ErrForbidden
+	_, err = env.ExecuteActivity(fleet.TouchOwner, activities.OwnerInput{})
+	requireRefused(t, activities.Forbidden, err)
 }

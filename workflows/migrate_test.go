@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ var theStory = []string{
 	"VerifyEntries@shard-1/1→2",
 	"Commit@shard-1/2→3",
 	"AwaitServing@shard-1/3",
+	"TouchDestination@shard-1/3",
 	"DropOriginLogicalCluster@root/2",
 	"TouchDestination@shard-1/3",
 	"DeleteOriginEntries@root/2",
@@ -87,7 +89,7 @@ func TestMigrate_WithAccessToTheCacheServer_RenewsItsCopiesOnceTheOriginIsEmpty(
 
 	require.True(t, w.result().Plan.RenewsCachedCopies)
 	require.True(t, w.renewed)
-	require.Equal(t, []string{"DeleteOriginEntries@root/2", "RenewCachedCopies@root/2"}, w.calls[15:17])
+	require.Equal(t, []string{"DeleteOriginEntries@root/2", "RenewCachedCopies@root/2"}, w.calls[16:18])
 }
 
 func TestMigrate_InformersOfTheOrigin_AreGivenTimeToSeeTheDeletions(t *testing.T) {
@@ -114,7 +116,7 @@ func TestMigrate_InformersOfTheOrigin_AreGivenTimeToSeeTheDeletions(t *testing.T
 			w.move(usualInput)
 
 			require.Equal(t, theStory, w.calls)
-			require.WithinRange(t, w.leftAt, fenced.Add(c.atLeast), fenced.Add(c.atMost))
+			require.WithinRange(t, w.emptiedAt, fenced.Add(c.atLeast), fenced.Add(c.atMost))
 			require.Less(t, time.Duration(w.result().TimeAway), time.Second)
 		})
 	}
@@ -256,7 +258,7 @@ func TestMigrate_Stragglers_AreCarriedBeforeTheyAreDeleted(t *testing.T) {
 	w.stragglers = [][]activities.Straggler{{late}}
 	w.move(usualInput)
 
-	require.Equal(t, []string{"DeleteOriginEntries@root/2", "CarryStragglers@shard-1/3", "DropCarried@root/2", "DeleteOriginEntries@root/2", "AwaitServing@shard-1/3"}, w.calls[15:20])
+	require.Equal(t, []string{"DeleteOriginEntries@root/2", "CarryStragglers@shard-1/3", "DropCarried@root/2", "DeleteOriginEntries@root/2", "AwaitServing@shard-1/3"}, w.calls[16:21])
 	late.Carried = true
 	require.Equal(t, []activities.Straggler{late}, w.result().Stragglers)
 }
@@ -294,6 +296,17 @@ func TestMigrate_OwnerGone_CompletesWithAWarning(t *testing.T) {
 
 	require.Contains(t, w.result().Warnings[len(w.result().Warnings)-1], "OwnerGone: Workspace consumer")
 	w.arrived()
+}
+
+func TestMigrate_RouteThatAFrontProxyHasLost_IsTouchedUntilItIsBack(t *testing.T) {
+	w := newWorld(t)
+	w.routesLost = 2
+	w.faults["TouchOwner"] = []func() error{broken}
+	w.move(usualInput)
+
+	touched := []string{"AwaitRoute@kcp-migrate", "TouchDestination@shard-1/3", "TouchOwner@kcp-migrate"}
+	require.Equal(t, slices.Concat(touched, touched, []string{"AwaitRoute@kcp-migrate"}), w.calls[19:26])
+	require.Equal(t, workflows.Completed, w.result().Phase)
 }
 
 func TestMigrate_NoOwner_DoesNotAskForIt(t *testing.T) {

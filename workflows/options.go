@@ -44,6 +44,12 @@ var edit = workflow.ActivityOptions{
 	RetryPolicy:         tireless,
 }
 
+// attempted is for what helps where it succeeds.
+var attempted = workflow.ActivityOptions{
+	StartToCloseTimeout: 10 * time.Second,
+	RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 3},
+}
+
 // taking is for a claim, the one write that no token can lock out later: a cancelled one is waited for, so that the
 // release comes after it.
 var taking = workflow.ActivityOptions{

@@ -19,6 +19,8 @@ const (
 	repairRounds = 3
 	// freshFor is how long what preflight found is good enough to fence a tenant by.
 	freshFor = 10 * time.Second
+	// routePatience is how long a front-proxy may take to follow; they take milliseconds.
+	routePatience = 2 * time.Second
 	// sweepRounds is how often the origin is emptied while late writes still turn up.
 	sweepRounds = 3
 )
@@ -304,18 +306,20 @@ func (m *migration) awaitServing(ctx workflow.Context, resources []activities.Bo
 	insistOnResult(m.atDestination(ctx, long, "Await every API server of shard "+m.status.DestinationShard), m, shard.AwaitServing, input)
 }
 
-// cleanUpOrigin empties the origin, which stands fenced until its informers can see it happen. The LogicalCluster goes
-// first: nothing more can be written there then, and the touch makes every route index hear of the destination last.
+// cleanUpOrigin empties the origin. The LogicalCluster goes first, and soon: while the origin has one, any edit of it by
+// the origin's controllers turns the route there. Touches before and after make every route index hear of the
+// destination last. The entries go once the origin's informers can see it; until then nobody but kcp's own controllers is
+// let in there, and where no context was released, not even they.
 func (m *migration) cleanUpOrigin(ctx workflow.Context) {
 	m.awaitWoken(ctx)
-	m.awaitInformers(ctx)
 	if m.status.Plan.ReleasesContext {
 		insistOn(m.atOrigin(ctx, long, "Release the provider's context at the origin"), m, shard.ReleaseContext, m.onOrigin())
-		m.touchDestination(ctx)
 	}
+	m.touchDestination(ctx)
 	dropped := insistOnResult(m.atOrigin(ctx, edit, "Delete the LogicalCluster at the origin"), m, shard.DropOriginLogicalCluster, m.onOrigin())
 	m.droppedAt = dropped.Revision
 	m.touchDestination(ctx)
+	m.awaitInformers(ctx)
 	m.sweepOrigin(ctx)
 	m.renewCachedCopies(ctx)
 }
@@ -410,10 +414,34 @@ func (m *migration) finalizeDestination(ctx workflow.Context) {
 	if gone := m.awaitOwner(ctx); gone {
 		route.Path = ""
 	}
-	insistOn(anywhere(ctx, long, "Await every front-proxy"), m, fleet.AwaitRoute, route)
+	m.awaitRoute(ctx, route)
 	m.sweepOrigin(ctx)
 	insistOn(m.atOrigin(ctx, edit, "Release the claim at the origin"), m, shard.Release, m.onOrigin())
 	insistOn(m.atDestination(ctx, edit, "Release the claim at the destination"), m, shard.Release, m.onDestination())
+}
+
+// awaitRoute waits for every front-proxy. One that has lost the logical cluster, because it was restarted while both
+// shards had it, hears of it again when it is touched; one that has lost its path, when its Workspace is.
+func (m *migration) awaitRoute(ctx workflow.Context, route activities.RouteInput) {
+	for route.Patience = routePatience; ; route.Patience = min(2*route.Patience, longestPause) {
+		result := insistOnResult(anywhere(ctx, long, "Await every front-proxy"), m, fleet.AwaitRoute, route)
+		if result.Lost == "" {
+			return
+		}
+		workflow.GetLogger(ctx).Warn("Front-proxy has lost the route", "answers", result.Lost)
+		m.touchDestination(ctx)
+		if route.Path != "" && m.location.Owner != nil {
+			m.touchOwner(ctx, *m.location.Owner)
+		}
+	}
+}
+
+func (m *migration) touchOwner(ctx workflow.Context, owner activities.OwnerRef) {
+	touched := anywhere(ctx, attempted, "Touch the owner Workspace")
+	if _, err := call(touched, fleet.TouchOwner, activities.OwnerInput{Owner: owner, Shard: m.status.DestinationShard}); err != nil {
+		m.advise(ctx, "a front-proxy does not know the path %s. Annotate Workspace %s in logical cluster %s with anything, so that it hears of it again; the workers could not: %s",
+			m.status.Path, owner.Name, owner.LogicalCluster, message(err))
+	}
 }
 
 // awaitOwner waits until the owner Workspace names the new shard. One that is gone is worth a warning: the tenant is whole.

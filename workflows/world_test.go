@@ -44,6 +44,7 @@ type world struct {
 	destinationReport activities.DestinationReport
 	owner             *activities.OwnerRef
 	ownerGone         bool
+	routesLost        int                       // answers of front-proxies that have lost the route; then they have it
 	verifyRounds      []activities.VerifyResult // answers of the first rounds; then they match
 	stragglers        [][]activities.Straggler  // found by the first sweeps
 	delays            map[string]time.Duration  // of the first call of an activity
@@ -64,7 +65,7 @@ type world struct {
 	enclosed    bool // the destination has its LogicalCluster, fenced
 	copied      bool
 	originGone  bool      // its LogicalCluster
-	leftAt      time.Time // when that went
+	emptiedAt   time.Time // when its entries went
 	renewed     bool      // the copies in the cache server
 	originEmpty bool
 	tokens      map[string]int
@@ -310,17 +311,19 @@ func (w *world) answerOnOrigin() {
 		w.must(!w.blind, "informers can come back only to a shard that is awake")
 	})
 	onDo(w, "ReleaseContext", func(activities.GuardInput) {
-		w.must(!w.originEmpty, "the context is released before any entry is deleted")
+		w.must(!w.originEmpty && !w.originGone, "the context is released before anything is deleted")
 	})
 	on(w, "DropOriginLogicalCluster", func(activities.GuardInput) activities.DropResult {
 		w.must(w.written > 0, "nothing is deleted at the origin before the commit landed")
 		w.must(!w.blind, "the origin is awake before its LogicalCluster goes")
-		w.originGone, w.leftAt = true, w.env.Now()
+		w.originGone = true
 		return activities.DropResult{Revision: 9_200}
 	})
 	on(w, "DeleteOriginEntries", func(activities.DeleteInput) activities.DeleteResult {
 		w.must(w.written > 0 && w.originGone, "entries go after the commit and after the LogicalCluster")
-		w.originEmpty = true
+		if !w.originEmpty {
+			w.originEmpty, w.emptiedAt = true, w.env.Now()
+		}
 		result := activities.DeleteResult{Deleted: 5_010}
 		if len(w.stragglers) > 0 {
 			result.Stragglers, w.stragglers = w.stragglers[0], w.stragglers[1:]
@@ -335,7 +338,14 @@ func (w *world) answerOnOrigin() {
 	onDo(w, "DropCarried", func(input activities.DropCarriedInput) {
 		w.must(len(input.Stragglers) > 0, "what was carried is dropped")
 	})
-	onDo(w, "AwaitRoute", func(activities.RouteInput) {})
+	on(w, "AwaitRoute", func(activities.RouteInput) activities.RouteResult {
+		if w.routesLost == 0 {
+			return activities.RouteResult{}
+		}
+		w.routesLost--
+		return activities.RouteResult{Lost: "403 unknown to the front-proxy"}
+	})
+	on(w, "TouchOwner", func(activities.OwnerInput) activities.OwnerResult { return activities.OwnerResult{} })
 	on(w, "AwaitOwner", func(activities.OwnerInput) activities.OwnerResult {
 		return activities.OwnerResult{Gone: w.ownerGone}
 	})

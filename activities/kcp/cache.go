@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 )
@@ -20,8 +18,6 @@ const (
 	// (kcp pkg/cache/server/bootstrap).
 	cacheShard = "system:cache:server"
 	cacheCRDs  = "system:system-crds"
-	// touchedAnnotation makes an edit of a copy one: the shard whose copy it is takes it away again.
-	touchedAnnotation = "kcp-migrate.io/touched-at"
 )
 
 // CacheConfig says how to reach the cache server.
@@ -59,11 +55,7 @@ func (c *Cache) DeleteCopies(ctx context.Context, logicalCluster, shard string) 
 
 // TouchCopies edits what a shard has of a logical cluster in the cache server, and tells how much that was.
 func (c *Cache) TouchCopies(ctx context.Context, logicalCluster, shard string) (int, error) {
-	annotations := map[string]string{touchedAnnotation: time.Now().UTC().Format(time.RFC3339Nano)}
-	patch := map[string]any{"metadata": map[string]any{"annotations": annotations}}
-	return c.change(ctx, logicalCluster, shard, func(path string) change {
-		return change{verb: http.MethodPatch, path: path, body: patch, contentType: string(types.MergePatchType)}
-	})
+	return c.change(ctx, logicalCluster, shard, touch)
 }
 
 func (c *Cache) change(ctx context.Context, logicalCluster, shard string, make func(path string) change) (int, error) {

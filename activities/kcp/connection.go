@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -47,6 +48,16 @@ type change struct {
 	// body is JSON of the content type; none where it is nil.
 	body        any
 	contentType string
+}
+
+// touchedAnnotation is what a touch leaves.
+const touchedAnnotation = "kcp-migrate.io/touched-at"
+
+// touch edits an object only for all who watch it to hear of it again.
+func touch(path string) change {
+	annotations := map[string]string{touchedAnnotation: time.Now().UTC().Format(time.RFC3339Nano)}
+	patch := map[string]any{"metadata": map[string]any{"annotations": annotations}}
+	return change{verb: http.MethodPatch, path: path, body: patch, contentType: string(types.MergePatchType)}
 }
 
 // connection is one server.

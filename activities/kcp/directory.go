@@ -96,6 +96,14 @@ func (d *Directory) OwnerShard(ctx context.Context, owner activities.OwnerRef) (
 	return workspace.Annotations[corev1alpha1.LogicalClusterShardAnnotationKey], nil
 }
 
+// TouchOwner annotates the Workspace with the time.
+func (d *Directory) TouchOwner(ctx context.Context, owner activities.OwnerRef) error {
+	if _, err := d.OwnerShard(ctx, owner); err != nil {
+		return err
+	}
+	return d.proxies.send(ctx, touch(objectPath(owner.LogicalCluster, workspaces, owner.Name)))
+}
+
 // ProbeFrontProxies asks every front-proxy where the logical cluster is, and for what the fence closes.
 func (d *Directory) ProbeFrontProxies(ctx context.Context, logicalCluster, shard string) []activities.Probe {
 	routes := check{of: "route", ask: func(ctx context.Context, proxy connection) error {

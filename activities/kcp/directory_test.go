@@ -124,6 +124,18 @@ func TestOwnerShard_WhenTheOwnerIsGoneOrAnother_IsNotFound(t *testing.T) {
 	}
 }
 
+func TestTouchOwner_AnnotatesTheVeryWorkspace(t *testing.T) {
+	proxy := startServer(t)
+	proxy.on(workspacePath, reply(`{"metadata":{"name":"consumer","uid":"u1"}}`))
+	directory := newDirectory(t, proxy)
+	require.NoError(t, directory.TouchOwner(t.Context(), activities.OwnerRef{LogicalCluster: "root", Name: "consumer", UID: "u1"}))
+	requests := proxy.requests(workspacePath)
+	require.Equal(t, http.MethodPatch, requests[len(requests)-1].Method)
+
+	err := directory.TouchOwner(t.Context(), activities.OwnerRef{LogicalCluster: "root", Name: "consumer", UID: "another"})
+	require.ErrorIs(t, err, activities.ErrNotFound)
+}
+
 func TestProbeFrontProxies_WantsTheShardAndTheLogicalClusterOpen(t *testing.T) {
 	right, stale, closed, lost := startServer(t), startServer(t), startServer(t), startServer(t)
 	for proxy, answers := range map[*fakeServer][2]http.HandlerFunc{
