@@ -309,7 +309,7 @@ func (m *migration) awaitServing(ctx workflow.Context, resources []activities.Bo
 // cleanUpOrigin empties the origin. The LogicalCluster goes first, and soon: while the origin has one, any edit of it by
 // the origin's controllers turns the route there. Touches before and after make every route index hear of the
 // destination last. The entries go once the origin's informers can see it; until then nobody but kcp's own controllers is
-// let in there, and where no context was released, not even they.
+// let in there, and what those write concerns nobody.
 func (m *migration) cleanUpOrigin(ctx workflow.Context) {
 	m.awaitWoken(ctx)
 	if m.status.Plan.ReleasesContext {

@@ -195,9 +195,15 @@ func printSteps(out io.Writer, steps []workflows.Step) {
 	}
 }
 
+// stragglerLines only counts what kcp's controllers wrote where nobody lives any more: all of it is in the JSON.
 func stragglerLines(stragglers []activities.Straggler) []string {
-	lines := make([]string, len(stragglers))
-	for i, straggler := range stragglers {
+	var lines []string
+	discarded := 0
+	for _, straggler := range stragglers {
+		if straggler.Discarded {
+			discarded++
+			continue
+		}
 		fate := "carried to the destination"
 		if !straggler.Carried {
 			fate = "not carried: " + straggler.Reason
@@ -206,7 +212,10 @@ func stragglerLines(stragglers []activities.Straggler) []string {
 		if straggler.Deleted {
 			write = "deleted"
 		}
-		lines[i] = fmt.Sprintf("%s, %s at the origin after verification, %s", straggler.Ref, write, fate)
+		lines = append(lines, fmt.Sprintf("%s, %s at the origin after verification, %s", straggler.Ref, write, fate))
+	}
+	if discarded > 0 {
+		lines = append(lines, fmt.Sprintf("%d entries that kcp's own controllers wrote after the origin's LogicalCluster had gone were deleted there", discarded))
 	}
 	return lines
 }

@@ -26,6 +26,7 @@ func completedResult() workflows.Result {
 		Stragglers: []activities.Straggler{
 			{Ref: ref("core/configmaps", "default/late"), Carried: true},
 			{Ref: ref("core/configmaps", "default/gone"), Deleted: true, Reason: "deletes are not carried"},
+			{Ref: ref("core/configmaps", "default/kube-root-ca.crt"), Discarded: true, Reason: "controllers"},
 		},
 		Warnings: []string{"OwnerGone: the owner Workspace is gone"},
 	}
@@ -241,4 +242,14 @@ func TestEveryCommand_HasAnExampleAndListsExitCodes(t *testing.T) {
 func TestProgramName_IsWhatThePersonTypes(t *testing.T) {
 	require.Equal(t, "kcp-migrate", programName("/usr/local/bin/kcp-migrate"))
 	require.Equal(t, "kubectl kcp-migrate", programName("/usr/local/bin/kubectl-kcp_migrate"))
+}
+
+func TestStragglerLines_NameWhatAPersonMustKnow_AndCountTheRest(t *testing.T) {
+	lines := stragglerLines(completedResult().Stragglers)
+
+	require.Len(t, lines, 3)
+	require.Contains(t, lines[0], "default/late, written at the origin after verification, carried to the destination")
+	require.Contains(t, lines[1], "default/gone, deleted at the origin after verification, not carried: deletes are not carried")
+	require.Contains(t, lines[2], "1 entries that kcp's own controllers wrote")
+	require.Empty(t, stragglerLines(nil))
 }
