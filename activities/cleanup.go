@@ -146,24 +146,23 @@ func (s *Shard) carry(ctx context.Context, source Source, input CarryInput) ([]S
 }
 
 func (s *Shard) carryOne(ctx context.Context, input CarryInput, straggler Straggler, entry Entry, exists bool) (Straggler, error) {
+	straggler.OriginRevision = max(straggler.OriginRevision, entry.ModRevision)
 	switch {
 	case straggler.Deleted:
 		straggler.Reason = "deleted at the origin after the verification; deletions are not carried"
 		return straggler, nil
+	case input.DroppedAt > 0 && straggler.OriginRevision > input.DroppedAt:
+		straggler.Discarded = true
+		straggler.Reason = "written at the origin by kcp's own controllers after its LogicalCluster had gone; deleted there"
+		return straggler, nil
 	case !exists:
 		straggler.Reason = "written and deleted again at the origin"
-		return straggler, nil
-	}
-	if input.DroppedAt > 0 && entry.ModRevision > input.DroppedAt {
-		straggler.OriginRevision, straggler.Discarded = entry.ModRevision, true
-		straggler.Reason = "written at the origin by kcp's own controllers after its LogicalCluster had gone; deleted there"
 		return straggler, nil
 	}
 	newest := input.CommitRevision
 	if entry.CreateRevision > input.VerifiedRevision {
 		newest = 0 // new at the origin: only where the destination has none
 	}
-	straggler.OriginRevision = entry.ModRevision
 	written, err := s.Store.PutIfUnchanged(ctx, input.Guard, entry, max(newest, straggler.DestinationRevision))
 	if err != nil {
 		return straggler, fmt.Errorf("write straggler %s: %w", straggler.Ref, err)

@@ -113,7 +113,8 @@ func (w *workspace) stirs(key string) bool {
 		"/" + keyspace.LogicalClusters.String() + "/system:shard/",                // the wake of the origin (Trap 1)
 		"/" + keyspace.CustomResourceDefinitions.String() + "/system:bound-crds/", // what the destination lacked; and kcp collects what nothing uses
 		"/apis.kcp.io/apiexportendpointslices/customresources/",                   // a provider's list of the shards with consumers
-		"/kcp-migrate/", // the move's own
+		"/kcp-migrate/",              // the move's own
+		"/system:shard/kcp-migrate:", // the sign by which it watches informers, taken away within seconds of an undo
 	} {
 		if strings.Contains(key, part) {
 			return true
