@@ -39,7 +39,7 @@ func (s *Shard) land(ctx context.Context, source Source, input CommitInput) (int
 	}
 	if claim.Committed && claim.Token.SameRun(input.Guard.Token) {
 		// Landed before: the store only tells where.
-		return s.Store.Commit(ctx, input.Guard, 0, nil, input.RaiseTo)
+		return s.Store.Commit(ctx, input.Guard, 0, nil, input.RaiseTo, input.Landing)
 	}
 	origin, err := source.LogicalCluster(ctx, input.Origin.Guard)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Shard) land(ctx context.Context, source Source, input CommitInput) (int
 	if err != nil {
 		return 0, err
 	}
-	return s.Store.Commit(ctx, input.Guard, present.ModRevision, value, input.RaiseTo)
+	return s.Store.Commit(ctx, input.Guard, present.ModRevision, value, input.RaiseTo, input.Landing)
 }
 
 // completeBoundCRDs installs what an APIBinding made since preflight needs: kcp never creates the CRD of a binding

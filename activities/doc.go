@@ -8,6 +8,7 @@ package activities
 // Fleet is the activities that need no particular shard.
 type Fleet struct {
 	Directory Directory
+	Runs      Runs
 }
 
 // Shard is the activities of the workers beside one shard.

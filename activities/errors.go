@@ -36,6 +36,13 @@ const (
 	TokenLost              = "TokenLost"
 	DigestMismatch         = "DigestMismatch"
 	Aborted                = "Aborted"
+	NothingToRecover       = "NothingToRecover"
+	ClaimChanged           = "ClaimChanged"
+	WorkflowUnknown        = "WorkflowUnknown"
+	AlreadyCommitted       = "AlreadyCommitted"
+	TwoCopies              = "TwoCopies"
+	DestinationAnswers     = "DestinationAnswers"
+	UndoIncomplete         = "UndoIncomplete"
 )
 
 // Refuse makes a permanent error of one of the types above.

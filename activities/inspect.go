@@ -55,8 +55,8 @@ func (s *Shard) acceptDeparture(ctx context.Context, input InspectInput) error {
 }
 
 func (s *Shard) refuseClaimed(logicalCluster string, claim Claim) error {
-	return Refuse(AlreadyMigrating, "logical cluster %s is claimed on shard %s by workflow %s (run %s, from %s to %s); follow it with `kcp-migrate status %s`",
-		logicalCluster, s.Name, claim.WorkflowID, claim.RunID, claim.OriginShard, claim.DestinationShard, claim.WorkflowID)
+	return Refuse(AlreadyMigrating, "logical cluster %s is claimed on shard %s by workflow %s (run %s, from %s to %s); follow it with `kcp-migrate status %s` or, where that workflow is no more, see `kcp-migrate recover %s`",
+		logicalCluster, s.Name, claim.WorkflowID, claim.RunID, claim.OriginShard, claim.DestinationShard, claim.WorkflowID, logicalCluster)
 }
 
 func (s *Shard) surveyOrigin(ctx context.Context, logicalCluster string, report *OriginReport) error {

@@ -168,6 +168,8 @@ type CommitInput struct {
 	Origin  OriginRef `json:"origin"`
 	// TopUp lifts the destination's revision where the origin's has passed it since the lift before the fence.
 	TopUp bool `json:"topUp"`
+	// Landing is left in the claim, for whoever has to go on without this workflow.
+	Landing Landing `json:"landing"`
 }
 
 // CommitResult is the landing.
@@ -274,4 +276,62 @@ type RenewResult struct {
 	Deleted int `json:"deleted"`
 	// Touched are the destination's.
 	Touched int `json:"touched"`
+}
+
+// FindInput asks for everything that finding a logical cluster's claims may take.
+type FindInput struct {
+	LogicalCluster string `json:"logicalCluster"`
+}
+
+// FindResult is where to look.
+type FindResult struct {
+	// Location has the name alone where no front-proxy knows the logical cluster.
+	Location
+	// Shards are all shards' names.
+	Shards []string `json:"shards"`
+}
+
+// WorkflowInput names a workflow that a claim speaks of.
+type WorkflowInput struct {
+	WorkflowID string `json:"workflowID"`
+}
+
+// SurveyInput names the logical cluster to look for.
+type SurveyInput struct {
+	LogicalCluster string `json:"logicalCluster"`
+}
+
+// Standing is what one shard holds of a logical cluster and of a move of it, read from its etcd alone.
+type Standing struct {
+	Shard string `json:"shard"`
+	// Unreachable says why nothing more is known of the shard.
+	Unreachable string `json:"unreachable,omitempty"`
+	// Claim is there where a run holds one.
+	Claim *Claim `json:"claim,omitempty"`
+	// HasLogicalCluster is whether there is a LogicalCluster object; the next four are of it.
+	HasLogicalCluster   bool   `json:"hasLogicalCluster,omitempty"`
+	LogicalClusterPhase string `json:"logicalClusterPhase,omitempty"`
+	// Inactive is whether the annotation that keeps everyone out is set, by whomever.
+	Inactive bool `json:"inactive,omitempty"`
+	// Stamp is the token of the move that fenced the object or wrote it fenced.
+	Stamp Token     `json:"stamp,omitempty"`
+	Owner *OwnerRef `json:"owner,omitempty"`
+	Path  string    `json:"path,omitempty"`
+	// Keys counts the keys of the logical cluster, its LogicalCluster included, up to KeysCounted.
+	Keys int `json:"keys"`
+	// TransferAddress is where workers of the shard serve entries.
+	TransferAddress string `json:"transferAddress,omitempty"`
+}
+
+// TakeInput asks for a claim that another run has left.
+type TakeInput struct {
+	Guard Guard `json:"guard"`
+	// From is the run that held it when it was looked at, empty for nobody.
+	From string    `json:"from,omitempty"`
+	Info ClaimInfo `json:"info"`
+}
+
+// TakeResult is the token that guards every write from now on.
+type TakeResult struct {
+	Token Token `json:"token"`
 }

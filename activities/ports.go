@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -40,11 +41,39 @@ type Object struct {
 	Revision int64
 }
 
-// Claim is what a move leaves in both etcds: the token, and who to ask about it.
+// Claim is what a move leaves in both etcds: the token, who to ask about it, and how far it came.
 type Claim struct {
 	Token     Token `json:"token"`
 	Committed bool  `json:"committed"`
+	// Landing is there where it is Committed.
+	Landing *Landing `json:"landing,omitempty"`
+	// Deleting is that entries of this shard were deleted under the claim, which an origin's are only after the commit.
+	Deleting bool `json:"deleting,omitempty"`
 	ClaimInfo
+}
+
+// Claimant is the run that holds the claim, empty where there is none. A claim that was sealed by deleting its token has
+// only its info left to tell.
+func (c Claim) Claimant() string {
+	if c.Token != "" {
+		return c.Token.Run()
+	}
+	return c.RunID
+}
+
+// Landing is what the commit's Txn leaves in the destination's claim: all that finishing the move takes, should its
+// workflow be lost.
+type Landing struct {
+	// Token is the one under which the commit landed, or that of the run which has taken the claim over since.
+	Token Token `json:"token"`
+	// Revision is the destination's of the commit.
+	Revision int64 `json:"revision,omitempty"`
+	// VerifiedRevision is the origin's up to which both sides were equal.
+	VerifiedRevision int64 `json:"verifiedRevision"`
+	// Entries, Bytes and SHA256 are what both sides agreed on.
+	Entries int64  `json:"entries"`
+	Bytes   int64  `json:"bytes"`
+	SHA256  string `json:"sha256"`
 }
 
 // ClaimInfo tells a person who finds a claim what it belongs to.
@@ -55,7 +84,12 @@ type ClaimInfo struct {
 	OriginShard      string    `json:"originShard"`
 	DestinationShard string    `json:"destinationShard"`
 	ClaimedAt        time.Time `json:"claimedAt"`
+	// Recovers is the run of the move itself where another run has taken the claim over.
+	Recovers string `json:"recovers,omitempty"`
 }
+
+// Move is the run of the move that the claim belongs to, whoever holds it now.
+func (i ClaimInfo) Move() string { return cmp.Or(i.Recovers, i.RunID) }
 
 // StoreHealth is what can stop a write before it starts.
 type StoreHealth struct {
@@ -111,6 +145,10 @@ type Claimer interface {
 	Claim(ctx context.Context, guard Guard, info ClaimInfo) (Claim, error)
 	// ReadClaim gives ErrNotFound where there is none.
 	ReadClaim(ctx context.Context, logicalCluster string) (Claim, error)
+	// TakeClaim takes the claim over from the run that held it, "" for nobody: whatever that run still does under its tokens
+	// fails from then on. The guard's run gets the token's number and the landing as they were. Idempotent. ErrClaimed, and
+	// that claim, where another run holds it by now.
+	TakeClaim(ctx context.Context, guard Guard, from string, info ClaimInfo) (Claim, error)
 	// RaiseToken replaces guard's token by a higher one of the same run. Idempotent. ErrTokenLost if the claim is not this run's.
 	RaiseToken(ctx context.Context, guard Guard, to Token) error
 	// Seal is RaiseToken in one Txn with the proof that the commit has not landed: ErrCommitted if it has.
@@ -132,9 +170,9 @@ type ObjectEditor interface {
 	EditLogicalCluster(ctx context.Context, guard Guard, logicalCluster string, modRevision int64, value []byte) (int64, error)
 	// DeleteLogicalCluster deletes the guard's LogicalCluster object if its ModRevision is still the given one.
 	DeleteLogicalCluster(ctx context.Context, guard Guard, modRevision int64) error
-	// Commit writes the guard's LogicalCluster object, marks the claim committed and raises its token, in one Txn.
+	// Commit writes the guard's LogicalCluster object, leaves the landing in the claim and raises its token, in one Txn.
 	// A repeat after it landed succeeds and gives the revision of the landing.
-	Commit(ctx context.Context, guard Guard, modRevision int64, value []byte, raiseTo Token) (int64, error)
+	Commit(ctx context.Context, guard Guard, modRevision int64, value []byte, raiseTo Token, landing Landing) (int64, error)
 	// BoundCRDs gives the CRDs in system:bound-crds that are named by these schema UIDs, by UID; absent ones are left out.
 	BoundCRDs(ctx context.Context, schemaUIDs []string) (map[string][]byte, error)
 	// CreateBoundCRD creates one unless it exists.
@@ -264,6 +302,19 @@ type Directory interface {
 	// ProbeFrontProxies asks every front-proxy for the logical cluster, by path or name, and its shard annotation; OK is 200
 	// and the wanted shard.
 	ProbeFrontProxies(ctx context.Context, pathOrName, shard string) []Probe
+}
+
+// Runs tells of Temporal's workflows.
+type Runs interface {
+	// State is that of the latest run of a workflow ID; ErrNotFound where the namespace knows none.
+	State(ctx context.Context, workflowID string) (RunState, error)
+}
+
+// RunState is what Temporal says of a workflow.
+type RunState struct {
+	// Name is Temporal's word for it, like Running or Terminated; empty where it knows none.
+	Name    string `json:"name,omitempty"`
+	Running bool   `json:"running,omitempty"`
 }
 
 // Source is the origin as a destination worker sees it: every answer only for a cluster whose claim names the guard's run.

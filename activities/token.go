@@ -32,6 +32,9 @@ func (t Token) Number() int {
 // Next is the token raised by one.
 func (t Token) Next() Token { return Token(fmt.Sprintf("%s/%d", t.Run(), t.Number()+1)) }
 
+// TakenBy is the token with which another run goes on from this one: the number tells on how far the move had come.
+func (t Token) TakenBy(run string) Token { return Token(fmt.Sprintf("%s/%d", run, t.Number())) }
+
 // SameRun reports whether both tokens belong to one workflow run.
 func (t Token) SameRun(other Token) bool { return t.Run() != "" && t.Run() == other.Run() }
 

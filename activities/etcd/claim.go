@@ -25,8 +25,9 @@ type claim struct {
 	activities.Claim
 	// infoRevision is the ModRevision of the info.
 	infoRevision int64
-	// committedBy is the token under which the commit landed, empty before; committedRevision is that of the landing.
-	committedBy       activities.Token
+	// landing is what a commit left, of this claim's run or not; its token is empty before.
+	landing activities.Landing
+	// committedRevision is the ModRevision of the landing's key.
 	committedRevision int64
 }
 
@@ -117,11 +118,107 @@ func (s *Store) readClaim(ctx context.Context, logicalCluster string) (claim, er
 			}
 			read.infoRevision = kv.ModRevision
 		case committedKey(logicalCluster):
-			read.committedBy, read.committedRevision = activities.Token(kv.Value), kv.ModRevision
+			if read.landing, err = decodeLanding(kv.Value, kv.ModRevision); err != nil {
+				return claim{}, fmt.Errorf("decode landing of logical cluster %s: %w", logicalCluster, err)
+			}
+			read.committedRevision = kv.ModRevision
+		case deletedKey(logicalCluster):
+			read.Deleting = true
 		}
 	}
-	read.Committed = isOf(read.Claim, read.committedBy)
+	if isOf(read.Claim, read.landing.Token) {
+		read.Committed, read.Landing = true, &read.landing
+	}
 	return read, nil
+}
+
+// putLanding is what marks a claim committed.
+func putLanding(guard activities.Guard, landing activities.Landing) (clientv3.Op, error) {
+	encoded, err := json.Marshal(landing)
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("encode landing of logical cluster %s: %w", guard.LogicalCluster, err)
+	}
+	return clientv3.OpPut(committedKey(guard.LogicalCluster), string(encoded)), nil
+}
+
+// decodeLanding fills in the revision of the landing, which its own Txn could not know. Where the claim was taken over
+// since, the key has been written anew and holds it.
+func decodeLanding(value []byte, modRevision int64) (activities.Landing, error) {
+	var landing activities.Landing
+	if err := json.Unmarshal(value, &landing); err != nil {
+		return landing, err
+	}
+	if landing.Revision == 0 {
+		landing.Revision = modRevision
+	}
+	return landing, nil
+}
+
+// TakeClaim takes the claim over from the run that held it. Token, info and landing change hands in one Txn that compares
+// all three as they were read: from then on every Txn of that run fails, its seal and its deletions under a deleted token
+// among them. What it had deleted stays noted, for the sweep that goes on.
+func (s *Store) TakeClaim(
+	ctx context.Context, guard activities.Guard, from string, info activities.ClaimInfo,
+) (activities.Claim, error) {
+	if from == "" {
+		return s.Claim(ctx, guard, info)
+	}
+	if err := checkGuard(guard); err != nil {
+		return activities.Claim{}, err
+	}
+	for {
+		present, err := s.readClaim(ctx, guard.LogicalCluster)
+		if err != nil {
+			return activities.Claim{}, err
+		}
+		switch present.Claimant() {
+		case guard.Token.Run():
+			return present.Claim, nil
+		case from:
+		default:
+			return present.Claim, fmt.Errorf("take claim of logical cluster %s from run %s: %w: run %q",
+				guard.LogicalCluster, from, activities.ErrClaimed, present.Claimant())
+		}
+		taken, err := s.takeClaimIf(ctx, guard, present, info)
+		if err != nil {
+			return activities.Claim{}, fmt.Errorf("take claim of logical cluster %s: %w", guard.LogicalCluster, err)
+		}
+		if taken {
+			continue // and read what it holds now
+		}
+	}
+}
+
+// takeClaimIf gives false when the claim has changed since it was read.
+func (s *Store) takeClaimIf(
+	ctx context.Context, guard activities.Guard, present claim, info activities.ClaimInfo,
+) (bool, error) {
+	encoded, err := json.Marshal(info)
+	if err != nil {
+		return false, fmt.Errorf("encode claim: %w", err)
+	}
+	token, held := guard.Token, absent(tokenKey(guard.LogicalCluster))
+	if present.Token != "" {
+		token = present.Token.TakenBy(guard.Token.Run())
+		held = holdsToken(activities.Guard{LogicalCluster: guard.LogicalCluster, Token: present.Token})
+	}
+	operations := []clientv3.Op{putToken(guard, token), clientv3.OpPut(infoKey(guard.LogicalCluster), string(encoded))}
+	if present.Committed {
+		landing := present.landing
+		landing.Token = token
+		put, err := putLanding(guard, landing)
+		if err != nil {
+			return false, err
+		}
+		operations = append(operations, put)
+	}
+	response, err := s.client.Txn(ctx).
+		If(held, isAt(infoKey(guard.LogicalCluster), present.infoRevision), isAt(committedKey(guard.LogicalCluster), present.committedRevision)).
+		Then(operations...).Commit()
+	if err != nil {
+		return false, translate(err)
+	}
+	return response.Succeeded, nil
 }
 
 // RaiseToken replaces the token by a higher one of the same run. ErrTokenLost if the claim is not this run's.
@@ -163,7 +260,7 @@ func (s *Store) seal(
 	ctx context.Context, guard activities.Guard, to activities.Token, replacement clientv3.Op,
 ) error {
 	err := s.replaceToken(ctx, guard, to, replacement, func(present claim) error {
-		if present.committedBy.SameRun(to) {
+		if present.landing.Token.SameRun(to) {
 			return activities.ErrCommitted
 		}
 		if !present.Token.SameRun(to) {

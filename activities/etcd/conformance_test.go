@@ -528,7 +528,7 @@ var everyWrite = map[string]func(ctx context.Context, store *Store, guard activi
 		if err != nil {
 			return err
 		}
-		_, err = store.Commit(ctx, guard, object.ModRevision, []byte("{}"), guard.Token.Next())
+		_, err = store.Commit(ctx, guard, object.ModRevision, []byte("{}"), guard.Token.Next(), activities.Landing{})
 		return err
 	},
 	"CreateBoundCRD": func(ctx context.Context, store *Store, guard activities.Guard) error {
@@ -794,18 +794,18 @@ func TestCommit_Repeated_GivesTheRevisionOfTheLanding(t *testing.T) {
 		claimed(t, store)
 		fenced, err := store.EditLogicalCluster(ctx, guard, consumer, 0, []byte("fenced"))
 		require.NoError(t, err)
-		_, err = store.Commit(ctx, guard, fenced+1, []byte("open"), "run-1/2")
+		_, err = store.Commit(ctx, guard, fenced+1, []byte("open"), "run-1/2", activities.Landing{})
 		require.ErrorIs(t, err, activities.ErrConflict)
-		landed, err := store.Commit(ctx, guard, fenced, []byte("open"), "run-1/2")
+		landed, err := store.Commit(ctx, guard, fenced, []byte("open"), "run-1/2", activities.Landing{})
 		require.NoError(t, err)
-		again, err := store.Commit(ctx, guard, fenced, []byte("open"), "run-1/2")
+		again, err := store.Commit(ctx, guard, fenced, []byte("open"), "run-1/2", activities.Landing{})
 		require.NoError(t, err)
 		require.Equal(t, landed, again)
 
 		touched, err := store.EditLogicalCluster(ctx, activities.Guard{LogicalCluster: consumer, Token: "run-1/2"}, consumer, landed, []byte("touched"))
 		require.NoError(t, err)
 		// A retry under the raised token that has read the object anew must not land a second time.
-		again, err = store.Commit(ctx, activities.Guard{LogicalCluster: consumer, Token: "run-1/2"}, touched, []byte("stale"), "run-1/3")
+		again, err = store.Commit(ctx, activities.Guard{LogicalCluster: consumer, Token: "run-1/2"}, touched, []byte("stale"), "run-1/3", activities.Landing{})
 		require.NoError(t, err)
 		require.Equal(t, landed, again)
 		object, err := store.LogicalCluster(ctx, consumer)

@@ -139,27 +139,31 @@ func (s *Store) DeleteLogicalCluster(ctx context.Context, guard activities.Guard
 	return nil
 }
 
-// Commit writes the guard's LogicalCluster, marks the claim committed and raises its token, in one Txn.
+// Commit writes the guard's LogicalCluster, leaves the landing in the claim and raises its token, in one Txn.
 // A repeat after it landed, under whichever token of the run, succeeds and gives the revision of the landing.
 func (s *Store) Commit(
-	ctx context.Context, guard activities.Guard, modRevision int64, value []byte, raiseTo activities.Token,
+	ctx context.Context, guard activities.Guard, modRevision int64, value []byte, raiseTo activities.Token, landing activities.Landing,
 ) (int64, error) {
 	if err := checkRaise(guard, raiseTo); err != nil {
+		return 0, err
+	}
+	landing.Token = guard.Token
+	committed, err := putLanding(guard, landing)
+	if err != nil {
 		return 0, err
 	}
 	key := s.layout.LogicalClusterKey(guard.LogicalCluster)
 	unlanded := absent(committedKey(guard.LogicalCluster))
 	response, err := s.guarded(ctx, guard, []clientv3.Cmp{isAt(key, modRevision), unlanded},
 		clientv3.OpPut(key, string(value)),
-		clientv3.OpPut(committedKey(guard.LogicalCluster), string(guard.Token)),
-		clientv3.OpPut(tokenKey(guard.LogicalCluster), string(raiseTo)))
+		committed, putToken(guard, raiseTo))
 	if err == nil {
 		return response.Header.Revision, nil
 	}
 	if errors.Is(err, activities.ErrTokenLost) || errors.Is(err, activities.ErrConflict) {
 		present, readErr := s.readClaim(ctx, guard.LogicalCluster)
-		if readErr == nil && present.committedBy.SameRun(guard.Token) {
-			return present.committedRevision, nil
+		if readErr == nil && present.landing.Token.SameRun(guard.Token) {
+			return present.landing.Revision, nil
 		}
 		err = errors.Join(err, readErr)
 	}

@@ -64,7 +64,7 @@ func TestUndo_WhenEtcdIsFull_LeavesNothingOfTheTenant(t *testing.T) {
 			for _, attempt := range []string{"first", "repeat"} {
 				require.NoError(t, store.Seal(ctx, guard, sealed), attempt)
 			}
-			_, err = store.Commit(ctx, guard, fenced, []byte("open"), guard.Token.Next())
+			_, err = store.Commit(ctx, guard, fenced, []byte("open"), guard.Token.Next(), activities.Landing{})
 			require.ErrorIs(t, err, activities.ErrNoSpace)
 			deleted, err := store.DeleteAll(ctx, undo)
 			require.NoError(t, err)
@@ -179,7 +179,7 @@ func TestSealByDeletion_WhenTheCommitHasLanded_IsRefused(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		ctx, store := t.Context(), server.open(t)
 		claimed(t, store)
-		landed, err := store.Commit(ctx, guard, 0, []byte("open"), guard.Token.Next())
+		landed, err := store.Commit(ctx, guard, 0, []byte("open"), guard.Token.Next(), activities.Landing{})
 		require.NoError(t, err)
 		require.ErrorIs(t, store.sealByDeletion(ctx, guard, sealed), activities.ErrCommitted)
 
@@ -216,7 +216,9 @@ func TestSealAndCommit_AtTheSameTime_OnlyOneOfThemWins(t *testing.T) {
 					var sealed, committed error
 					var racing sync.WaitGroup
 					racing.Go(func() { sealed = seal(store, ctx, guard, guard.Token.Next()) })
-					racing.Go(func() { _, committed = store.Commit(ctx, guard, 0, []byte("open"), guard.Token.Next()) })
+					racing.Go(func() {
+						_, committed = store.Commit(ctx, guard, 0, []byte("open"), guard.Token.Next(), activities.Landing{})
+					})
 					racing.Wait()
 					_, err = store.LogicalCluster(ctx, consumer)
 					if committed == nil {

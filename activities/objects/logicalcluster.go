@@ -75,6 +75,21 @@ func (l *LogicalCluster) NativeMigration() string {
 	return l.annotations().text(nativeMigrationAnnotation)
 }
 
+// Owner is the Workspace that the object belongs to, by its logical cluster, name and UID; all are empty where it has none.
+func (l *LogicalCluster) Owner() (logicalCluster, name, uid string) {
+	owner := l.content.look("spec", "owner")
+	return owner.text("cluster"), owner.text("name"), owner.text("uid")
+}
+
+// Adopt puts another token into the stamp of an object that a move has fenced. False: none has.
+func (l *LogicalCluster) Adopt(token string) bool {
+	if l.Stamp() == "" {
+		return false
+	}
+	l.content.at("metadata", "annotations")[MoveAnnotation] = token
+	return true
+}
+
 // BeingDeleted reports whether the object has a deletionTimestamp.
 func (l *LogicalCluster) BeingDeleted() bool {
 	return l.content.look("metadata").text("deletionTimestamp") != ""
