@@ -92,7 +92,9 @@ func newFleetWorker(systems *systems, fatal chan<- error) temporalworker.Worker 
 	fleet := temporalworker.New(systems.temporal, workflows.TaskQueue, workerOptions(fatal))
 	fleet.RegisterWorkflowWithOptions(workflows.MigrateLogicalCluster,
 		workflow.RegisterOptions{Name: workflows.MigrateLogicalClusterName})
-	fleet.RegisterActivity(&activities.Fleet{Directory: systems.directory})
+	fleet.RegisterWorkflowWithOptions(workflows.RecoverLogicalCluster,
+		workflow.RegisterOptions{Name: workflows.RecoverLogicalClusterName})
+	fleet.RegisterActivity(&activities.Fleet{Directory: systems.directory, Runs: runs{systems.temporal}})
 	return fleet
 }
 

@@ -10,6 +10,9 @@ import (
 const (
 	// MigrateLogicalClusterName is the workflow type.
 	MigrateLogicalClusterName = "MigrateLogicalCluster"
+	// RecoverLogicalClusterName is the workflow type that ends a move whose own workflow is gone. It answers the status
+	// query like a move, and has a Result like one.
+	RecoverLogicalClusterName = "RecoverLogicalCluster"
 	// TaskQueue is where moves run; any shard's worker takes them.
 	TaskQueue = "kcp-migrate"
 	// StatusQuery answers with a Status.
@@ -39,6 +42,9 @@ const (
 // WorkflowID is the usual workflow ID of a move; any other works too.
 func WorkflowID(logicalCluster string) string { return "migrate-" + logicalCluster }
 
+// RecoveryWorkflowID is the usual workflow ID of a recovery.
+func RecoveryWorkflowID(logicalCluster string) string { return "recover-" + logicalCluster }
+
 // ShardTaskQueue is the queue that the workers beside a shard poll.
 func ShardTaskQueue(shard string) string { return "kcp-migrate.shard." + shard }
 
@@ -67,6 +73,58 @@ type Input struct {
 	problem error
 }
 
+// Recovery is what a recovery is to do.
+type Recovery string
+
+// What a recovery may be told to do; nothing means only to look.
+const (
+	// Resume finishes a move that is committed. One that is not is taken back and then begins anew.
+	Resume Recovery = "resume"
+	// TakeBack gives the tenant back to the origin.
+	TakeBack Recovery = "undo"
+)
+
+// RecoverInput starts a recovery. Only the first field is needed.
+type RecoverInput struct {
+	// LogicalCluster is a path like root:org:ws or, where no front-proxy knows it, a logical cluster's name.
+	LogicalCluster string `json:"logicalCluster"`
+	// Action is what to do; without it nothing is changed, and the result says where the move stands.
+	Action Recovery `json:"action,omitempty"`
+	// OriginShard and DestinationShard are needed together, where no shard's claim tells them.
+	OriginShard      string `json:"originShard,omitempty"`
+	DestinationShard string `json:"destinationShard,omitempty"`
+	// WorkflowIsLost is a person's word that the workflow that a claim names, which Temporal does not know, runs nowhere.
+	WorkflowIsLost bool `json:"workflowIsLost,omitempty"`
+	// DestinationIsLost is a person's word that the destination never comes back: the undo then opens the origin without it.
+	DestinationIsLost bool `json:"destinationIsLost,omitempty"`
+	// Move has the options of the move that begins anew; its logical cluster and destination are those of the old one.
+	Move Input `json:"move,omitzero"`
+
+	// problem is what was wrong with the JSON; see UnmarshalJSON.
+	problem error
+}
+
+// Standing is where a move stands whose workflow may be gone, from both shards' etcds alone.
+type Standing struct {
+	Origin      activities.Standing `json:"origin"`
+	Destination activities.Standing `json:"destination"`
+	// Route is the shard that the front-proxies lead to, empty where they know none.
+	Route string `json:"route,omitempty"`
+	// Workflows are those that the claims name.
+	Workflows []WorkflowStanding `json:"workflows,omitempty"`
+	// Committed is whether the commit has landed, which the destination's claim alone decides.
+	Committed bool `json:"committed"`
+	// Advice says what a person can do.
+	Advice string `json:"advice,omitempty"`
+}
+
+// WorkflowStanding is what Temporal says of a workflow that a claim names.
+type WorkflowStanding struct {
+	WorkflowID string `json:"workflowID"`
+	RunID      string `json:"runID"`
+	activities.RunState
+}
+
 // Phase is where a move stands, in kcp's own words.
 type Phase string
 
@@ -78,6 +136,8 @@ const (
 	DestinationFinalize Phase = "DestinationFinalize"
 	Completed           Phase = "Completed"
 	Failed              Phase = "Failed"
+	// Undone is the end of a recovery that took the move back as it was told to.
+	Undone Phase = "Undone"
 )
 
 // Result is what a finished move returns, and what a failed one carries in its failure's details.
@@ -88,9 +148,11 @@ type Result struct {
 	DestinationShard string `json:"destinationShard"`
 	Phase            Phase  `json:"phase"`
 	// Plan is always there once preflight is over; a dry run has nothing else.
-	Plan    *Plan `json:"plan,omitempty"`
-	DryRun  bool  `json:"dryRun,omitempty"`
-	Entries int64 `json:"entries"`
+	Plan   *Plan `json:"plan,omitempty"`
+	DryRun bool  `json:"dryRun,omitempty"`
+	// Standing is what a recovery found.
+	Standing *Standing `json:"standing,omitempty"`
+	Entries  int64     `json:"entries"`
 	// Bytes counts plaintext values.
 	Bytes int64 `json:"bytes"`
 	// SHA256 is the digest that both shards agreed on.

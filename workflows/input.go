@@ -24,20 +24,24 @@ const (
 // not decode would fail the workflow task over and over, where a typed failure tells the person who started it.
 func (i *Input) UnmarshalJSON(data []byte) error {
 	type plain Input
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
 	var fields plain
-	problem := decoder.Decode(&fields)
+	problem := decodeStrictly(data, &fields)
 	*i = Input(fields)
 	i.problem = problem
 	return nil
+}
+
+func decodeStrictly(data []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
 }
 
 // Validate refuses, with InvalidInput, what no move can start with. It needs no server.
 func (i Input) Validate() error {
 	var problems []string
 	if i.problem != nil {
-		problems = append(problems, explain(i.problem))
+		problems = append(problems, explain(i.problem, reflect.TypeFor[Input]()))
 	}
 	if i.LogicalCluster == "" {
 		problems = append(problems, "logicalCluster is missing: give a workspace path like root:org:ws or a logical cluster's name")
@@ -58,15 +62,15 @@ func (i Input) Validate() error {
 }
 
 // explain says what is wrong with the JSON without Go's names for it, and what would be right.
-func explain(problem error) string {
+func explain(problem error, input reflect.Type) string {
 	var illTyped *json.UnmarshalTypeError
 	switch {
 	case errors.As(problem, &illTyped) && illTyped.Field == "":
-		return fmt.Sprintf("it is a JSON %s; give an object with the fields %s", illTyped.Value, strings.Join(fieldNames(), ", "))
+		return fmt.Sprintf("it is a JSON %s; give an object with the fields %s", illTyped.Value, strings.Join(fieldNames(input), ", "))
 	case errors.As(problem, &illTyped):
 		return fmt.Sprintf("field %s is a JSON %s; give %s", illTyped.Field, illTyped.Value, wanted(illTyped.Type))
 	case strings.Contains(problem.Error(), "unknown field"):
-		return fmt.Sprintf("%s; the fields are %s", strings.TrimPrefix(problem.Error(), "json: "), strings.Join(fieldNames(), ", "))
+		return fmt.Sprintf("%s; the fields are %s", strings.TrimPrefix(problem.Error(), "json: "), strings.Join(fieldNames(input), ", "))
 	}
 	return problem.Error()
 }
@@ -83,10 +87,9 @@ func wanted(fieldType reflect.Type) string {
 	return "a string"
 }
 
-// fieldNames are Input's in JSON.
-func fieldNames() []string {
+// fieldNames are an input's in JSON.
+func fieldNames(input reflect.Type) []string {
 	var names []string
-	input := reflect.TypeFor[Input]()
 	for i := range input.NumField() {
 		if name, _, _ := strings.Cut(input.Field(i).Tag.Get("json"), ","); name != "" {
 			names = append(names, name)

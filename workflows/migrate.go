@@ -47,10 +47,12 @@ type migration struct {
 	approved   bool
 	undoing    bool
 	over       bool
-	cause      error // what stopped the way to the commit, where neither Temporal nor an activity did
-	undoErr    error
-	stop       workflow.CancelFunc // ends the way to the commit
-	stopWaking workflow.CancelFunc
+	// destinationIsLost: a person's word, on which an undo does without the destination.
+	destinationIsLost bool
+	cause             error // what stopped the way to the commit, where neither Temporal nor an activity did
+	undoErr           error
+	stop              workflow.CancelFunc // ends the way to the commit
+	stopWaking        workflow.CancelFunc
 
 	woken         workflow.Future
 	cutAt         time.Time       // when the origin's informers were cut off
@@ -119,6 +121,10 @@ func (m *migration) accept() error {
 	if err := m.input.Validate(); err != nil {
 		return err
 	}
+	return m.acceptTimeouts()
+}
+
+func (m *migration) acceptTimeouts() error {
 	if timeout := m.timeout(); timeout > 0 {
 		return activities.Refuse(activities.WorkflowTimeoutSet,
 			"the workflow was started with a timeout of %s, which could end it halfway and leave the tenant fenced; start it without, and use maxTimeAway", timeout)

@@ -275,8 +275,18 @@ func (m *migration) commit(ctx workflow.Context) error {
 		}
 	}
 	raise := m.raiseDestination()
-	m.commitInput = activities.CommitInput{Guard: raise.Guard, RaiseTo: raise.To, Origin: m.origin(), TopUp: m.status.Plan.MinimumFence == 0}
+	m.commitInput = activities.CommitInput{Guard: raise.Guard, RaiseTo: raise.To, Origin: m.origin(), TopUp: m.status.Plan.MinimumFence == 0, Landing: m.landing()}
 	return m.land(ctx)
+}
+
+// landing is what the commit leaves in etcd, so that the move can be finished without this workflow.
+func (m *migration) landing() activities.Landing {
+	return activities.Landing{
+		VerifiedRevision: m.verified.OriginRevision,
+		Entries:          m.verified.Entries,
+		Bytes:            m.verified.Bytes,
+		SHA256:           m.verified.SHA256,
+	}
 }
 
 func (m *migration) land(ctx workflow.Context) error {
@@ -294,9 +304,12 @@ func (m *migration) serve(ctx workflow.Context) {
 	m.served(ctx)
 }
 
-// served is where the tenant's time away ends, at either shard.
+// served is where the tenant's time away ends, at either shard. A recovery does not know when it began.
 func (m *migration) served(ctx workflow.Context) {
 	m.status.Fenced = false
+	if m.status.FencedAt == nil {
+		return
+	}
 	m.status.TimeAway = Duration(workflow.Now(ctx).Sub(*m.status.FencedAt))
 	m.measureTimeAway(ctx)
 }

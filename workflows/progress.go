@@ -116,6 +116,8 @@ func (m *migration) sizes() [][2]string {
 	}
 	away := fmt.Sprintf("expected %s, at most %s before the commit", plan.ExpectedTimeAway, m.input.MaxTimeAway)
 	switch {
+	case m.status.FencedAt == nil && m.status.Committed:
+		return rows // a recovery does not know
 	case m.status.TimeAway > 0:
 		away = fmt.Sprintf("%s (expected %s)", time.Duration(m.status.TimeAway).Round(time.Millisecond), plan.ExpectedTimeAway)
 	case m.status.Fenced:
@@ -183,6 +185,8 @@ func (m *migration) outcome(err error) string {
 	switch {
 	case err == nil && m.input.DryRun:
 		return "planned"
+	case err == nil && m.status.Phase == Undone:
+		return "undone"
 	case err == nil:
 		return "completed"
 	case m.undoErr != nil:

@@ -22,7 +22,7 @@ func (m *migration) undo(ctx workflow.Context) (committed bool) {
 		return true
 	}
 	for _, row := range m.wayBack() {
-		if m.reached < row.since {
+		if m.reached < row.since || m.destinationIsLost && row.on == m.status.DestinationShard {
 			continue
 		}
 		m.status.Step = "undo: " + row.what
@@ -41,6 +41,9 @@ func (m *migration) undo(ctx workflow.Context) (committed bool) {
 // seal makes sure that no commit can land any more, or finds that it has. Nothing may go past it: a fence lifted while
 // a commit can still land would leave the tenant open on both shards.
 func (m *migration) seal(ctx workflow.Context) (committed bool) {
+	if m.destinationIsLost {
+		return false // a person answers for it that no commit lands there
+	}
 	if m.reached <= claimDestination {
 		return false // no write under the claim was ever asked for
 	}
@@ -60,9 +63,11 @@ func (m *migration) seal(ctx workflow.Context) (committed bool) {
 type undoRow struct {
 	// since is the step that may have done it.
 	since step
-	what  string
-	done  string
-	take  func(workflow.Context) error
+	// on is the shard that it is taken back on.
+	on   string
+	what string
+	done string
+	take func(workflow.Context) error
 }
 
 // wayBack is the undo in its order: late writers are locked out, the destination is emptied, and only then does the
@@ -71,7 +76,7 @@ type undoRow struct {
 func (m *migration) wayBack() []undoRow {
 	origin, destination := m.status.OriginShard, m.status.DestinationShard
 	back := func(since step, on string, options workflow.ActivityOptions, what, done string, activity func(context.Context, activities.GuardInput) error) undoRow {
-		return undoRow{since, what, done, func(ctx workflow.Context) error {
+		return undoRow{since, on, what, done, func(ctx workflow.Context) error {
 			input := m.onOrigin()
 			if on == destination {
 				input = m.onDestination()
@@ -80,11 +85,11 @@ func (m *migration) wayBack() []undoRow {
 		}}
 	}
 	return []undoRow{
-		{fenceOrigin, "lock out late writers at the origin", "locked out late writers on shard " + origin, m.lockOutOrigin},
+		{fenceOrigin, origin, "lock out late writers at the origin", "locked out late writers on shard " + origin, m.lockOutOrigin},
 		back(copyEntries, destination, long, "delete the entries at the destination", "deleted the entries on shard "+destination, shard.DropDestinationEntries),
 		back(fenceDestination, origin, edit, "turn the route to the origin", "turned the route to shard "+origin, shard.TouchOrigin),
 		back(fenceDestination, destination, edit, "delete the LogicalCluster at the destination", "deleted the LogicalCluster on shard "+destination, shard.DropDestinationLogicalCluster),
-		{fenceOrigin, "lift the origin's fence", "lifted the fence on shard " + origin, m.liftFence},
+		{fenceOrigin, origin, "lift the origin's fence", "lifted the fence on shard " + origin, m.liftFence},
 		back(fenceOrigin, origin, long, "wake the origin shard", "woke shard "+origin, shard.WakeShard),
 		back(claimDestination, destination, edit, "release the claim at the destination", "released the claim on shard "+destination, shard.Release),
 		back(claimOrigin, origin, edit, "release the claim at the origin", "released the claim on shard "+origin, shard.Release),
