@@ -54,11 +54,11 @@ func outOfTime(ctx context.Context, err error) bool {
 		errors.As(err, new(*client.WorkflowUpdateServiceTimeoutOrCanceledError))
 }
 
-// listMoves gives the latest moves that meet a condition, as Temporal orders them: the running ones first, then those
-// that ended last. Dry runs are left out.
+// listMoves gives the latest moves and recoveries that meet a condition, as Temporal orders them: the running ones first,
+// then those that ended last. Dry runs are left out.
 func listMoves(ctx context.Context, temporal client.Client, condition string, limit int) ([]*workflowpb.WorkflowExecutionInfo, error) {
-	query := fmt.Sprintf("WorkflowType = %s AND WorkflowId NOT STARTS_WITH %s",
-		quoted(workflows.MigrateLogicalClusterName), quoted(planWorkflowPrefix))
+	query := fmt.Sprintf("WorkflowType IN (%s, %s) AND WorkflowId NOT STARTS_WITH %s",
+		quoted(workflows.MigrateLogicalClusterName), quoted(workflows.RecoverLogicalClusterName), quoted(planWorkflowPrefix))
 	if condition != "" {
 		query += " AND " + condition
 	}

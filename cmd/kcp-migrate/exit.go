@@ -149,7 +149,8 @@ func exitCodeOf(errorType string, result workflows.Result) int {
 		activities.SystemCluster, activities.AlreadyMigrating, activities.DestinationNotEmpty, activities.DestinationOlder,
 		activities.BoundResourceMissing, activities.TokenLoss, activities.KcpTooOld, activities.ShardWorkerMissing,
 		activities.NotReady, activities.BeingDeleted, activities.EncryptedAtRest, activities.Unreachable, activities.Forbidden,
-		activities.NoSpace, activities.AwayTooLong:
+		activities.NoSpace, activities.AwayTooLong, activities.NothingToRecover, activities.ClaimChanged, activities.WorkflowUnknown,
+		activities.AlreadyCommitted, activities.TwoCopies, activities.DestinationAnswers:
 		return exitRefused
 	default:
 		return exitError
@@ -186,7 +187,7 @@ func hint(term terminal, err error) string {
 	case errors.As(err, &unanswered):
 		return fmt.Sprintf("See: %s status %s", term.program, unanswered.workflowID)
 	case errors.As(err, &move) && (move.errorType == terminated || move.errorType == timedOut):
-		return "The tenant may still be fenced and claimed; docs/operations.md says how to find out and recover."
+		return fmt.Sprintf("The tenant may still be fenced and claimed. See where it stands, and what can be done, with: %s recover LOGICAL-CLUSTER", term.program)
 	case errors.As(err, &move) && len(move.result.NotUndone) > 0:
 		return "Not everything could be undone: the result says what is left, and docs/operations.md what to do about it."
 	case errors.As(err, &move) && exitCodeOf(move.errorType, move.result) == exitUndone:

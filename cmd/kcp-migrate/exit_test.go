@@ -67,6 +67,8 @@ func TestExitCode_OfEveryErrorType_IsDecided(t *testing.T) {
 		activities.BeingDeleted, activities.AlreadyMigrating, activities.DestinationNotEmpty, activities.DestinationOlder,
 		activities.BoundResourceMissing, activities.TokenLoss, activities.KcpTooOld, activities.EncryptedAtRest,
 		activities.Unreachable, activities.Forbidden, activities.NoSpace, activities.AwayTooLong,
+		activities.NothingToRecover, activities.ClaimChanged, activities.WorkflowUnknown, activities.AlreadyCommitted,
+		activities.TwoCopies, activities.DestinationAnswers,
 	} {
 		require.Contains(t, []int{exitUsage, exitRefused}, exitCodeOf(errorType, workflows.Result{}), errorType)
 	}

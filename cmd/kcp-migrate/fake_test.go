@@ -64,6 +64,7 @@ type fakeTemporal struct {
 
 	started   client.StartWorkflowOptions
 	input     workflows.Input
+	recovery  workflows.RecoverInput
 	updated   client.UpdateWorkflowOptions
 	cancelled []string
 	queries   []string
@@ -125,7 +126,13 @@ func (f *fakeTemporal) ExecuteWorkflow(_ context.Context, options client.StartWo
 	if f.info != nil {
 		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("already started", "", consumerRun)
 	}
-	f.started, f.input = options, arguments[0].(workflows.Input)
+	f.started = options
+	switch input := arguments[0].(type) {
+	case workflows.Input:
+		f.input = input
+	case workflows.RecoverInput:
+		f.recovery = input
+	}
 	f.info = executionInfo(options.ID, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil)
 	if !f.pickedUp {
 		f.info.HistoryLength = eventsBeforePickup

@@ -24,9 +24,23 @@ const (
 	eventsBeforePickup = 2
 )
 
+// launching is a workflow to be started.
+type launching struct {
+	workflowID   string
+	workflowType string
+	// summary is what the web UI shows.
+	summary string
+	input   any
+}
+
+// launchingMove is the start of a move, or of the plan of one.
+func launchingMove(workflowID string, input workflows.Input) launching {
+	return launching{workflowID, workflows.MigrateLogicalClusterName, fmt.Sprintf("%s to %s", input.LogicalCluster, input.DestinationShard), input}
+}
+
 // launch starts a workflow and returns once a worker has taken it: one that nobody polls cannot tell that itself.
 // The run is nil where it was not started.
-func launch(ctx context.Context, term terminal, temporal client.Client, workflowID string, input workflows.Input) (client.WorkflowRun, error) {
+func launch(ctx context.Context, term terminal, temporal client.Client, start launching) (client.WorkflowRun, error) {
 	queue, err := temporal.DescribeTaskQueue(ctx, workflows.TaskQueue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {
 		return nil, fmt.Errorf("look for workers on task queue %s: %w", workflows.TaskQueue, err)
@@ -35,21 +49,21 @@ func launch(ctx context.Context, term terminal, temporal client.Client, workflow
 		return nil, refuseWithoutWorker()
 	}
 	run, err := temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID:                       workflowID,
+		ID:                       start.workflowID,
 		TaskQueue:                workflows.TaskQueue,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		// Without it the client would hand out the running workflow as if it were this one.
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		StaticSummary:                            fmt.Sprintf("%s to %s", input.LogicalCluster, input.DestinationShard),
-	}, workflows.MigrateLogicalClusterName, input)
+		StaticSummary:                            start.summary,
+	}, start.workflowType, start.input)
 	if running := (*serviceerror.WorkflowExecutionAlreadyStarted)(nil); errors.As(err, &running) {
 		return nil, activities.Refuse(activities.AlreadyMigrating,
 			"workflow %[1]s is already running (run %[2]s): follow it with `%[3]s watch %[1]s`, or take it back with `%[3]s abort %[1]s`",
-			workflowID, running.RunId, term.program)
+			start.workflowID, running.RunId, term.program)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("start workflow %s: %w", workflowID, err)
+		return nil, fmt.Errorf("start workflow %s: %w", start.workflowID, err)
 	}
 	return run, awaitPickup(ctx, temporal, run)
 }

@@ -74,7 +74,7 @@ func (o *PlanOptions) Run(ctx context.Context) error {
 		waiting, stop := context.WithTimeout(ctx, o.timeout)
 		defer stop()
 		workflowID := planWorkflowPrefix + o.input.LogicalCluster + "-" + uuid.NewString()
-		dryRun, err := launch(waiting, o.terminal, temporal, workflowID, o.input)
+		dryRun, err := launch(waiting, o.terminal, temporal, launchingMove(workflowID, o.input))
 		if dryRun == nil {
 			return err
 		}

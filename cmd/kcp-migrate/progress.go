@@ -102,7 +102,7 @@ func (s standing) headline() string {
 
 // notes are what a person should know beside it.
 func (s standing) notes() []string {
-	if s.Phase == workflows.Completed || s.Phase == workflows.Failed {
+	if s.Phase == workflows.Completed || s.Phase == workflows.Failed || s.Phase == workflows.Undone {
 		return nil
 	}
 	var notes []string

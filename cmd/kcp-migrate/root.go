@@ -61,8 +61,8 @@ Every flag may also come from the environment, as KCP_MIGRATE_<FLAG> (KCP_MIGRAT
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return asUsage(cmd, err) })
 	root.AddCommand(
 		NewCmdWorker(term), NewCmdPlan(term), NewCmdStart(term), NewCmdStatus(term), NewCmdList(term), NewCmdWatch(term),
-		NewCmdPause(term), NewCmdResume(term), NewCmdApprove(term), NewCmdAbort(term), NewCmdVerify(term), NewCmdVersion(term),
-		NewCmdCompletion(term))
+		NewCmdPause(term), NewCmdResume(term), NewCmdApprove(term), NewCmdAbort(term), NewCmdRecover(term), NewCmdVerify(term),
+		NewCmdVersion(term), NewCmdCompletion(term))
 	root.SetHelpCommand(newCmdHelp(term))
 	return root
 }

@@ -20,7 +20,9 @@ const (
 	// searchedMoves bounds how many running moves, and how many that are over, a search looks at.
 	searchedMoves = 1000
 
-	resolveActivity = "Resolve"
+	// Both tell the path, in the same words.
+	resolveActivity    = "Resolve"
+	findShardsActivity = "FindShards"
 )
 
 // findMove finds the move that a person means: the workflow of that ID, else the logical cluster's running move, else
@@ -58,7 +60,9 @@ func describeWorkflow(ctx context.Context, temporal client.Client, workflowID st
 		return nil, fmt.Errorf("describe workflow %s: %w", workflowID, err)
 	}
 	info := description.RawResponse.GetWorkflowExecutionInfo()
-	if name := info.GetType().GetName(); name != workflows.MigrateLogicalClusterName {
+	switch name := info.GetType().GetName(); name {
+	case workflows.MigrateLogicalClusterName, workflows.RecoverLogicalClusterName:
+	default:
 		return nil, fmt.Errorf("find move %s: workflow %s is of type %s and no move; the list command shows all moves", workflowID, workflowID, name)
 	}
 	return info, nil
@@ -122,7 +126,8 @@ func pathOf(ctx context.Context, temporal client.Client, m move) (string, error)
 		if err != nil {
 			return "", fmt.Errorf("read history of workflow %s: %w", m.WorkflowID, err)
 		}
-		if event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == resolveActivity {
+		switch event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() {
+		case resolveActivity, findShardsActivity:
 			scheduled[event.GetEventId()] = true
 		}
 		completed := event.GetActivityTaskCompletedEventAttributes()

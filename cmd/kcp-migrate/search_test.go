@@ -79,8 +79,8 @@ func TestFindMove_AsksForMovesAlone(t *testing.T) {
 
 	require.ErrorContains(t, err, "find move root:consumer: no workflow has this ID")
 	require.Equal(t, []string{
-		"WorkflowType = 'MigrateLogicalCluster' AND WorkflowId NOT STARTS_WITH 'plan-' AND ExecutionStatus = 'Running'",
-		"WorkflowType = 'MigrateLogicalCluster' AND WorkflowId NOT STARTS_WITH 'plan-' AND ExecutionStatus != 'Running'",
+		"WorkflowType IN ('MigrateLogicalCluster', 'RecoverLogicalCluster') AND WorkflowId NOT STARTS_WITH 'plan-' AND ExecutionStatus = 'Running'",
+		"WorkflowType IN ('MigrateLogicalCluster', 'RecoverLogicalCluster') AND WorkflowId NOT STARTS_WITH 'plan-' AND ExecutionStatus != 'Running'",
 	}, fake.queries)
 }
 

@@ -73,7 +73,7 @@ type started struct {
 // Run starts the move and, if asked, looks on.
 func (o *StartOptions) Run(ctx context.Context) error {
 	return o.withTemporal(ctx, func(temporal client.Client) error {
-		move, err := launch(ctx, o.terminal, temporal, o.workflowID, o.input)
+		move, err := launch(ctx, o.terminal, temporal, launchingMove(o.workflowID, o.input))
 		if err != nil {
 			return err
 		}
