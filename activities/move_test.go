@@ -460,10 +460,13 @@ func TestTouchOrigin_StampsTheFenceAgain_AndNothingElse(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-func TestTouchOrigin_WithoutItsFence_LeavesTheTenantAlone(t *testing.T) {
+// Whether the fence stands or not, the destination's LogicalCluster is deleted next.
+func TestTouchOrigin_WithoutItsFence_TouchesTheTenantAndFencesNothing(t *testing.T) {
 	p := newPair(t)
-	before := p.origin.export(t, layout.LogicalClusterKey(tenant))
 	_, err := perform[any](t, p.origin, p.origin.TouchOrigin, activities.GuardInput{Guard: guard})
 	require.NoError(t, err)
-	require.Equal(t, before, p.origin.export(t, layout.LogicalClusterKey(tenant)))
+	after := p.origin.logicalCluster(t, tenant)
+	require.NotEmpty(t, after.MovedAt())
+	require.False(t, after.Inactive())
+	require.Empty(t, after.Stamp())
 }
