@@ -53,10 +53,20 @@ type world struct {
 	onCall            map[string]func()         // beside the first call of an activity starts
 	attributes        []temporal.SearchAttributes
 
-	mutex       sync.Mutex
-	calls       []string // in line
-	beside      []string // beside the copy
-	lifting     bool
+	acted    func(name string)   // after each call of an activity
+	claimant activities.RunState // what Temporal says of the workflow that the claims name
+	lost     bool                // a person said that the destination is
+
+	mutex   sync.Mutex
+	calls   []string // in line
+	beside  []string // beside the copy
+	lifting bool
+	shards
+	broken []string
+}
+
+// shards is what both hold of the tenant and of the move.
+type shards struct {
 	fencedOnce  bool
 	fenced      bool
 	blind       bool
@@ -69,7 +79,6 @@ type world struct {
 	renewed     bool      // the copies in the cache server
 	originEmpty bool
 	tokens      map[string]int
-	broken      []string
 }
 
 // newWorld is a tenant that moves without a hitch: 5,010 entries, a lift and a CRD to make ready, an owner Workspace.
@@ -97,9 +106,11 @@ func newWorld(t require.TestingT) *world {
 		faults:      map[string][]func() error{},
 		lostAnswers: map[string][]func() error{},
 		onCall:      map[string]func(){},
-		tokens:      map[string]int{},
+		acted:       func(string) {},
+		shards:      shards{tokens: map[string]int{}},
 	}
 	w.env.RegisterWorkflowWithOptions(workflows.MigrateLogicalCluster, workflow.RegisterOptions{Name: workflows.MigrateLogicalClusterName})
+	w.env.RegisterWorkflowWithOptions(workflows.RecoverLogicalCluster, workflow.RegisterOptions{Name: workflows.RecoverLogicalClusterName})
 	w.env.RegisterActivity(&activities.Fleet{})
 	w.env.RegisterActivity(&activities.Shard{})
 	w.env.OnUpsertTypedSearchAttributes(mock.Anything).Return(nil).Run(func(args mock.Arguments) {
@@ -160,6 +171,7 @@ func attempt[In, Out any](ctx context.Context, w *world, name string, input In, 
 		return none, activities.Refuse(activities.TokenLost, "this attempt was replaced")
 	}
 	result := effect(input)
+	w.acted(name)
 	if err := next(w.lostAnswers, name); err != nil {
 		return none, err
 	}
@@ -173,7 +185,7 @@ func (w *world) lockedOut(name, shard string, input any) bool {
 		return to < present && w.written == 0
 	}
 	guard, guarded := tokenIn(input, "Guard")
-	if !guarded || name == "Claim" || name == "Release" {
+	if !guarded || name == "Claim" || name == "TakeClaim" || name == "Release" {
 		return false
 	}
 	raised, raises := tokenIn(input, "RaiseTo")
@@ -281,7 +293,7 @@ func (w *world) answerClaims() {
 	})
 	onShard(w, "Release", func(shard string, _ activities.GuardInput) {
 		w.must(!w.fenced || w.originGone, "the origin's fence never outlives a claim")
-		w.must(w.written > 0 || !w.enclosed && !w.copied, "no half-filled destination outlives a claim")
+		w.must(w.lost || w.written > 0 || !w.enclosed && !w.copied, "no half-filled destination outlives a claim")
 		delete(w.tokens, shard)
 	})
 	onDo(w, "RaiseToken", func(input activities.RaiseInput) { w.raise(origin, input.To) })
@@ -302,8 +314,8 @@ func (w *world) answerOnOrigin() {
 		return activities.FenceResult{Revision: 9_100}
 	})
 	onDo(w, "LiftFence", func(activities.GuardInput) {
-		w.must(w.written == 0 && (w.sealed || w.tokens[destination] == 0), "the fence is lifted only after the seal")
-		w.must(!w.enclosed && !w.copied, "the fence is lifted only once the destination is empty")
+		w.must(w.lost || w.written == 0 && (w.sealed || w.tokens[destination] == 0), "the fence is lifted only after the seal")
+		w.must(w.lost || !w.enclosed && !w.copied, "the fence is lifted only once the destination is empty")
 		w.fenced = false
 	})
 	onDo(w, "WakeShard", func(activities.GuardInput) { w.blind = false })
@@ -397,7 +409,7 @@ func (w *world) answerOnDestination() {
 		return activities.CarryResult{Stragglers: carried}
 	})
 	onDo(w, "TouchOrigin", func(activities.GuardInput) {
-		w.must(w.fenced, "the route is turned while the origin is fenced")
+		w.must(w.fenced || !w.enclosed && !w.copied, "the route is turned while the origin is fenced")
 	})
 	onDo(w, "DropDestinationLogicalCluster", func(activities.GuardInput) {
 		w.must(w.sealed && w.written == 0, "the destination is emptied only after the seal")
