@@ -38,6 +38,19 @@ var inspection = workflow.ActivityOptions{
 	},
 }
 
+// glancing is for a shard that may be lost: that it does not answer is an answer, which a person waits for.
+var glancing = workflow.ActivityOptions{
+	ScheduleToStartTimeout: workerMissingAfter,
+	StartToCloseTimeout:    20 * time.Second, // a list of 100,000 keys
+	HeartbeatTimeout:       heartbeatTimeout,
+	WaitForCancellation:    true,
+	RetryPolicy: &temporal.RetryPolicy{
+		InitialInterval:    500 * time.Millisecond,
+		BackoffCoefficient: 2,
+		MaximumAttempts:    2,
+	},
+}
+
 // edit is for a few Txns: an attempt that takes longer has lost its worker.
 var edit = workflow.ActivityOptions{
 	StartToCloseTimeout: 10 * time.Second,

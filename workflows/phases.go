@@ -93,7 +93,7 @@ func (m *migration) refusal(err error, shard string) error {
 	case shard == "":
 		return activities.Refuse(activities.Unreachable, "kcp cannot be asked, tried %d times: %s", inspection.RetryPolicy.MaximumAttempts, message(err))
 	}
-	return activities.Refuse(activities.Unreachable, "shard %s cannot be inspected, tried %d times: %s", shard, inspection.RetryPolicy.MaximumAttempts, message(err))
+	return activities.Refuse(activities.Unreachable, "shard %s cannot be inspected, tried several times: %s", shard, message(err))
 }
 
 func (m *migration) claimOrigin(ctx workflow.Context) error {

@@ -136,9 +136,7 @@ func (r *recovery) findShards(ctx workflow.Context) error {
 
 // glance surveys a shard that may not answer, which is a finding too.
 func (r *recovery) glance(ctx workflow.Context, name string) activities.Standing {
-	options := inspection
-	options.ScheduleToStartTimeout = workerMissingAfter
-	found, err := call(beside(ctx, name, options, "Survey shard "+name), shard.Survey, activities.SurveyInput{LogicalCluster: r.status.LogicalCluster})
+	found, err := call(beside(ctx, name, glancing, "Survey shard "+name), shard.Survey, activities.SurveyInput{LogicalCluster: r.status.LogicalCluster})
 	if err != nil {
 		return activities.Standing{Shard: name, Unreachable: message(r.refusal(err, name))}
 	}
@@ -201,7 +199,7 @@ func (r *recovery) takeClaims(ctx workflow.Context) (err error) {
 		return err
 	}
 	r.survey(onward, &standing, r.stare)
-	standing.Workflows = nil // dead, as was found; the claims name this one now
+	standing.Workflows, standing.Advice = nil, "" // of what was found before; the claims name this workflow now
 	r.status.Standing, r.status.Committed = &standing, standing.Committed
 	return standing.allow(r.recover)
 }

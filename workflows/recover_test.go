@@ -70,6 +70,12 @@ func (w *world) answerRecovery() {
 
 // survey is what a shard would tell of itself.
 func (w *world) survey(name string) activities.Standing {
+	if w.sheets != nil && name == origin {
+		return w.sheets.origin
+	}
+	if w.sheets != nil {
+		return w.sheets.destination
+	}
 	standing := activities.Standing{Shard: name, TransferAddress: "127.0.0.1:7000"}
 	if number := w.tokens[name]; number > 0 {
 		standing.Claim = &activities.Claim{
@@ -117,6 +123,9 @@ func surveyor(w *world) func(context.Context, activities.SurveyInput) (*activiti
 	return func(ctx context.Context, input activities.SurveyInput) (*activities.Standing, error) {
 		name := place(ctx)
 		standing, err := attempt(ctx, w, "Survey@"+name, input, func(activities.SurveyInput) activities.Standing { return w.survey(name) })
+		if err == nil && standing.Unreachable != "" {
+			err = broken()
+		}
 		return &standing, err
 	}
 }

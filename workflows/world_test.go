@@ -56,6 +56,7 @@ type world struct {
 	acted    func(name string)   // after each call of an activity
 	claimant activities.RunState // what Temporal says of the workflow that the claims name
 	lost     bool                // a person said that the destination is
+	sheets   *sheets             // what a recovery finds, where not what the world is
 
 	mutex   sync.Mutex
 	calls   []string // in line

@@ -64,7 +64,7 @@ func (o *RecoverOptions) addRecoverFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.input.OriginShard, "origin-shard", "", "the `shard` that the tenant was to leave, where no claim tells")
 	flags.StringVar(&o.input.DestinationShard, "destination-shard", "", "the `shard` that it was to move to")
 	flags.BoolVarP(&o.wait, "wait", "w", false, "look on until the recovery is over, and print its result")
-	flags.DurationVar(&o.timeout, "timeout", 0, "stop looking on after so long; the recovery goes on (0 means never, a minute without --resume or --undo)")
+	flags.DurationVar(&o.timeout, "timeout", 0, "stop looking on after so long; the recovery goes on (0 means never, two minutes without --resume or --undo)")
 }
 
 // Complete takes the argument.
@@ -134,7 +134,7 @@ func (o *RecoverOptions) look(ctx context.Context, temporal client.Client) error
 }
 
 // lookTimeout is how long finding out may take, unless told otherwise: a shard that does not answer takes most of it.
-const lookTimeout = time.Minute
+const lookTimeout = 2 * time.Minute
 
 func (o *RecoverOptions) standing(ctx context.Context, temporal client.Client) (*workflows.Standing, error) {
 	timeout := o.timeout
