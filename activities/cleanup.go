@@ -38,11 +38,28 @@ func (s *Shard) DropOriginLogicalCluster(ctx context.Context, input GuardInput) 
 	if err := s.deleteLogicalCluster(ctx, input.Guard); err != nil {
 		return nil, permanent(err)
 	}
-	revision, err := s.Store.Revision(ctx)
+	revision, err := s.droppedAt(ctx, input.Guard.LogicalCluster)
 	if err != nil {
-		return nil, permanent(fmt.Errorf("read revision of shard %s: %w", s.Name, err))
+		return nil, permanent(err)
 	}
 	return &DropResult{Revision: revision}, nil
+}
+
+// droppedAt is the same however often it is asked, by whichever run: what kcp's controllers write at the origin in the
+// meantime must not look like the tenant's.
+func (s *Shard) droppedAt(ctx context.Context, logicalCluster string) (int64, error) {
+	claim, err := s.Store.ReadClaim(ctx, logicalCluster)
+	if err != nil {
+		return 0, fmt.Errorf("read claim of %s on shard %s: %w", logicalCluster, s.Name, err)
+	}
+	if claim.DroppedAt > 0 {
+		return claim.DroppedAt, nil
+	}
+	revision, err := s.Store.Revision(ctx) // somebody else has deleted it
+	if err != nil {
+		return 0, fmt.Errorf("read revision of shard %s: %w", s.Name, err)
+	}
+	return revision, nil
 }
 
 // deleteLogicalCluster deletes it whatever somebody edits meanwhile: its life goes on at the destination.
@@ -55,7 +72,7 @@ func (s *Shard) deleteLogicalCluster(ctx context.Context, guard Guard) error {
 		if err != nil {
 			return fmt.Errorf("read LogicalCluster %s on shard %s: %w", guard.LogicalCluster, s.Name, err)
 		}
-		err = s.Store.DeleteLogicalCluster(ctx, guard, present.ModRevision)
+		err = s.Store.DropLogicalCluster(ctx, guard, present.ModRevision)
 		if errors.Is(err, ErrConflict) && ctx.Err() == nil {
 			continue
 		}

@@ -321,6 +321,8 @@ type Standing struct {
 	Keys int `json:"keys"`
 	// TransferAddress is where workers of the shard serve entries.
 	TransferAddress string `json:"transferAddress,omitempty"`
+	// ReachesCache is whether the worker has access to kcp's cache server.
+	ReachesCache bool `json:"reachesCache,omitempty"`
 }
 
 // TakeInput asks for a claim that another run has left.

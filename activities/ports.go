@@ -47,8 +47,9 @@ type Claim struct {
 	Committed bool  `json:"committed"`
 	// Landing is there where it is Committed.
 	Landing *Landing `json:"landing,omitempty"`
-	// Deleting is that entries of this shard were deleted under the claim, which an origin's are only after the commit.
-	Deleting bool `json:"deleting,omitempty"`
+	// DroppedAt is the revision of the first deletion that was noted under the claim, 0 before: the one by which the
+	// origin's LogicalCluster went, after the commit.
+	DroppedAt int64 `json:"droppedAt,omitempty"`
 	ClaimInfo
 }
 
@@ -170,6 +171,8 @@ type ObjectEditor interface {
 	EditLogicalCluster(ctx context.Context, guard Guard, logicalCluster string, modRevision int64, value []byte) (int64, error)
 	// DeleteLogicalCluster deletes the guard's LogicalCluster object if its ModRevision is still the given one.
 	DeleteLogicalCluster(ctx context.Context, guard Guard, modRevision int64) error
+	// DropLogicalCluster is DeleteLogicalCluster for an origin after the commit: the claim tells of it from then on.
+	DropLogicalCluster(ctx context.Context, guard Guard, modRevision int64) error
 	// Commit writes the guard's LogicalCluster object, leaves the landing in the claim and raises its token, in one Txn.
 	// A repeat after it landed succeeds and gives the revision of the landing.
 	Commit(ctx context.Context, guard Guard, modRevision int64, value []byte, raiseTo Token, landing Landing) (int64, error)

@@ -54,7 +54,7 @@ func (f *Fleet) FindWorkflow(ctx context.Context, input WorkflowInput) (*RunStat
 
 // Survey reads what this shard holds of a logical cluster and of a move of it. It needs neither kcp nor a claim.
 func (s *Shard) Survey(ctx context.Context, input SurveyInput) (*Standing, error) {
-	standing := &Standing{Shard: s.Name, TransferAddress: s.TransferAddress}
+	standing := &Standing{Shard: s.Name, TransferAddress: s.TransferAddress, ReachesCache: s.Cache != nil}
 	err := heartbeating(ctx, func(ctx context.Context) error { return s.survey(ctx, input.LogicalCluster, standing) })
 	if err != nil {
 		return nil, permanent(fmt.Errorf("survey %s on shard %s: %w", input.LogicalCluster, s.Name, err))

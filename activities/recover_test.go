@@ -54,10 +54,15 @@ func TestSurvey_TellsWhatAMoveHasLeft(t *testing.T) {
 	landed := p.commit(t)
 	require.Equal(t, landed.Revision, p.destination.survey(t).Claim.Landing.Revision)
 	require.Empty(t, p.destination.survey(t).Stamp)
-	require.False(t, p.origin.survey(t).Claim.Deleting)
-	_, err := perform[any](t, p.origin, p.origin.DeleteOriginEntries, activities.DeleteInput{Guard: fenced, Revision: verified.OriginRevision})
+	require.Zero(t, p.origin.survey(t).Claim.DroppedAt)
+	dropped, err := perform[activities.DropResult](t, p.origin, p.origin.DropOriginLogicalCluster, activities.GuardInput{Guard: fenced})
 	require.NoError(t, err)
-	require.True(t, p.origin.survey(t).Claim.Deleting)
+	require.Equal(t, dropped.Revision, p.origin.survey(t).Claim.DroppedAt)
+	_, err = perform[any](t, p.origin, p.origin.DeleteOriginEntries, activities.DeleteInput{Guard: fenced, Revision: verified.OriginRevision})
+	require.NoError(t, err)
+	again, err := perform[activities.DropResult](t, p.origin, p.origin.DropOriginLogicalCluster, activities.GuardInput{Guard: fenced})
+	require.NoError(t, err)
+	require.Equal(t, dropped, again, "it went when it went")
 }
 
 func TestSurvey_WithoutAClaim_IsNoError(t *testing.T) {

@@ -201,7 +201,7 @@ func (m *migration) fenceOrigin(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	m.fenceRevision = fence.Revision
+	m.fenceRevision, m.cutAt = fence.Revision, now
 	m.wakeBeside(ctx)
 	if hold := m.status.Plan.MinimumFence; hold > 0 {
 		m.fenceHeld = timer(ctx, hold, "Hold the fence until watchers have reconnected")

@@ -279,10 +279,11 @@ func (r *recovery) goOnwardFrom(ctx workflow.Context) {
 	r.status.Plan = &Plan{
 		LogicalCluster: r.status.LogicalCluster, Path: r.status.Path,
 		OriginShard: r.status.OriginShard, DestinationShard: r.status.DestinationShard,
-		Entries: landing.Entries, Bytes: landing.Bytes,
+		Entries: landing.Entries, Bytes: landing.Bytes, RenewsCachedCopies: standing.Origin.ReachesCache,
 	}
 	r.landed(ctx)
-	r.wakeBeside(ctx) // whether the old one has come to it is not known
+	r.cutAt = workflow.Now(ctx) // by the wake, which is made anew: whether the old one came to an end is not known
+	r.wakeBeside(ctx)
 	r.awaitServing(ctx, nil)
 	r.readContents(ctx)
 	r.goOnward(ctx)

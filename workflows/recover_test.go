@@ -99,8 +99,8 @@ func (w *world) surveyOrigin(standing *activities.Standing) {
 	if !w.originEmpty {
 		standing.Keys = 5_011
 	}
-	if standing.Claim != nil {
-		standing.Claim.Deleting = w.originEmpty
+	if standing.Claim != nil && w.originGone {
+		standing.Claim.DroppedAt = 9_200
 	}
 }
 
@@ -338,7 +338,7 @@ func TestRecover_DestinationIsLost_IsRefused(t *testing.T) {
 		activities.DestinationAnswers: func(*world) {},
 		activities.AlreadyCommitted: func(w *world) { // entries go at the origin after the commit alone
 			w.faults["Survey@"+destination] = []func() error{broken}
-			w.originEmpty = true
+			w.originGone = true
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

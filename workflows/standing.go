@@ -123,7 +123,7 @@ func (s *Standing) refuseCommitted(input RecoverInput) error {
 
 // refuseWithoutDestination keeps an origin closed that is no longer whole.
 func (s *Standing) refuseWithoutDestination() error {
-	if s.Origin.HasLogicalCluster && (s.Origin.Claim == nil || !s.Origin.Claim.Deleting) {
+	if s.Origin.HasLogicalCluster && (s.Origin.Claim == nil || s.Origin.Claim.DroppedAt == 0) {
 		return nil
 	}
 	return activities.Refuse(activities.AlreadyCommitted,

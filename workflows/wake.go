@@ -23,7 +23,7 @@ const (
 func (m *migration) wakeBeside(ctx workflow.Context) {
 	beside, stop := workflow.NewDisconnectedContext(ctx)
 	woken, set := workflow.NewFuture(ctx)
-	m.woken, m.stopWaking, m.cutAt = woken, stop, *m.status.FencedAt
+	m.woken, m.stopWaking = woken, stop
 	workflow.GoNamed(beside, "wake origin", func(ctx workflow.Context) {
 		err := m.wakeOrigin(ctx)
 		set.SetError(err)

@@ -123,7 +123,7 @@ func (s *Store) readClaim(ctx context.Context, logicalCluster string) (claim, er
 			}
 			read.committedRevision = kv.ModRevision
 		case deletedKey(logicalCluster):
-			read.Deleting = true
+			read.DroppedAt = kv.CreateRevision
 		}
 	}
 	if isOf(read.Claim, read.landing.Token) {

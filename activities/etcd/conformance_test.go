@@ -523,6 +523,13 @@ var everyWrite = map[string]func(ctx context.Context, store *Store, guard activi
 		}
 		return store.DeleteLogicalCluster(ctx, guard, object.ModRevision)
 	},
+	"DropLogicalCluster": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		object, err := store.LogicalCluster(ctx, consumer)
+		if err != nil {
+			return err
+		}
+		return store.DropLogicalCluster(ctx, guard, object.ModRevision)
+	},
 	"Commit": func(ctx context.Context, store *Store, guard activities.Guard) error {
 		object, err := store.LogicalCluster(ctx, consumer)
 		if err != nil {

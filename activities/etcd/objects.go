@@ -139,6 +139,19 @@ func (s *Store) DeleteLogicalCluster(ctx context.Context, guard activities.Guard
 	return nil
 }
 
+// DropLogicalCluster also leaves in the claim that it was deleted, and so when.
+func (s *Store) DropLogicalCluster(ctx context.Context, guard activities.Guard, modRevision int64) error {
+	key := s.layout.LogicalClusterKey(guard.LogicalCluster)
+	if modRevision <= 0 {
+		return fmt.Errorf("drop LogicalCluster %s: no revision given", guard.LogicalCluster)
+	}
+	keys := span{from: key, to: key + "\x00"}
+	if _, err := s.deleteMarked(ctx, guard, keys, []clientv3.Cmp{isAt(key, modRevision)}, clientv3.OpDelete(key)); err != nil {
+		return fmt.Errorf("drop LogicalCluster %s: %w", guard.LogicalCluster, err)
+	}
+	return nil
+}
+
 // Commit writes the guard's LogicalCluster, leaves the landing in the claim and raises its token, in one Txn.
 // A repeat after it landed, under whichever token of the run, succeeds and gives the revision of the landing.
 func (s *Store) Commit(
