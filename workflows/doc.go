@@ -46,6 +46,12 @@
 // seal. An attempt
 // that was given up for dead holds an older token and can do no harm, whenever it wakes.
 //
+// # Recovery
+//
+// A move whose workflow was terminated or lost leaves its claims, and in them all that it takes to go on. Another workflow
+// takes them over, the destination's first, so that nothing of the old one can write any more; then it looks, and enters the
+// story above right after the commit where that has landed, and the undo where it has not. See RecoverLogicalCluster.
+//
 // # Time away
 //
 // Between the fence and the commit nothing runs in line but the five activities that the protocol names. The time away is

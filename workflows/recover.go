@@ -131,7 +131,7 @@ func (r *recovery) findShards(ctx workflow.Context) error {
 	if len(silent) > 0 {
 		return activities.Refuse(activities.Unreachable, "no shard that answers has a claim of it; not all do: %s", strings.Join(silent, "; "))
 	}
-	return activities.Refuse(activities.NothingToRecover, "no shard (%s) has a claim of %s: no move of it was left halfway", strings.Join(r.shards, ", "), r.status.LogicalCluster)
+	return activities.Refuse(activities.NothingToRecover, "no shard (%s) has a claim of %s: no move of it was left halfway; where a fence was left without one, name originShard and destinationShard", strings.Join(r.shards, ", "), r.status.LogicalCluster)
 }
 
 // glance surveys a shard that may not answer, which is a finding too.

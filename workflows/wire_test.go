@@ -51,9 +51,14 @@ func TestPayloads_StayAsTheyAreOnTheWire(t *testing.T) {
 			MaxTimeAway: workflows.Duration(90 * time.Second), DiscardLeftovers: true, AcceptTokenLoss: true, ForceDestination: true, MaxRevisionLift: 5,
 		},
 		"input-least": usualInput,
-		"result":      someResult(),
-		"status":      someStatus(),
-		"abort":       workflows.AbortRequest{Reason: "wrong shard"},
+		"recover-input": workflows.RecoverInput{
+			LogicalCluster: tenantPath, Action: workflows.Resume, OriginShard: origin, DestinationShard: destination,
+			WorkflowIsLost: true, DestinationIsLost: true, Move: workflows.Input{RequireApproval: true},
+		},
+		"recover-input-least": undoing,
+		"result":              someResult(),
+		"status":              someStatus(),
+		"abort":               workflows.AbortRequest{Reason: "wrong shard"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			golden := filepath.Join("testdata", "payloads", name+".json")
