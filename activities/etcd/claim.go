@@ -179,23 +179,20 @@ func (s *Store) TakeClaim(
 			return present.Claim, fmt.Errorf("take claim of logical cluster %s from run %s: %w: run %q",
 				guard.LogicalCluster, from, activities.ErrClaimed, present.Claimant())
 		}
-		taken, err := s.takeClaimIf(ctx, guard, present, info)
-		if err != nil {
+		// Whether that took it, what it holds then tells.
+		if err := s.takeClaimIf(ctx, guard, present, info); err != nil {
 			return activities.Claim{}, fmt.Errorf("take claim of logical cluster %s: %w", guard.LogicalCluster, err)
-		}
-		if taken {
-			continue // and read what it holds now
 		}
 	}
 }
 
-// takeClaimIf gives false when the claim has changed since it was read.
+// takeClaimIf does nothing when the claim has changed since it was read.
 func (s *Store) takeClaimIf(
 	ctx context.Context, guard activities.Guard, present claim, info activities.ClaimInfo,
-) (bool, error) {
+) error {
 	encoded, err := json.Marshal(info)
 	if err != nil {
-		return false, fmt.Errorf("encode claim: %w", err)
+		return fmt.Errorf("encode claim: %w", err)
 	}
 	token, held := guard.Token, absent(tokenKey(guard.LogicalCluster))
 	if present.Token != "" {
@@ -208,17 +205,14 @@ func (s *Store) takeClaimIf(
 		landing.Token = token
 		put, err := putLanding(guard, landing)
 		if err != nil {
-			return false, err
+			return err
 		}
 		operations = append(operations, put)
 	}
-	response, err := s.client.Txn(ctx).
+	_, err = s.client.Txn(ctx).
 		If(held, isAt(infoKey(guard.LogicalCluster), present.infoRevision), isAt(committedKey(guard.LogicalCluster), present.committedRevision)).
 		Then(operations...).Commit()
-	if err != nil {
-		return false, translate(err)
-	}
-	return response.Succeeded, nil
+	return translate(err)
 }
 
 // RaiseToken replaces the token by a higher one of the same run. ErrTokenLost if the claim is not this run's.

@@ -50,6 +50,22 @@ func TestRecordHistories_OfACompletedAnAbortedAndAFailedMove(t *testing.T) {
 	stack.record(t, completed, "completed.json")
 }
 
+func TestRecordHistories_OfARecoveryThatTakesBackAndOneThatFinishes(t *testing.T) {
+	if *recordTo == "" {
+		t.Skip("no folder was given with -record")
+	}
+	stack := start(t, 0)
+	recovery := stack.temporal(t).GetWorkflow(t.Context(), workflows.RecoveryWorkflowID(consumer), "")
+	stack.terminate(t, stack.holdFenced(t, gated(usualMove)))
+	stack.replaceWorker(t, "shard-1")
+	stack.recover(t, "--undo")
+	stack.record(t, recovery, "undone.json")
+
+	stack.terminate(t, stack.beginUntil(t, usualMove, func(status workflows.Status) bool { return status.Committed }))
+	stack.recover(t, "--resume")
+	stack.record(t, recovery, "resumed.json")
+}
+
 // holdFenced starts a move that stays where the tenant is fenced: the destination's worker is frozen.
 func (s *stack) holdFenced(t *testing.T, input workflows.Input) client.WorkflowRun {
 	t.Helper()

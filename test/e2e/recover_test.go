@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.temporal.io/sdk/client"
 
 	"github.com/kcp-migrate/kcp-migrate/workflows"
@@ -31,11 +32,16 @@ var halfways = []halfway{
 	{name: "copying", entries: slowTenant, reach: func(t *testing.T, stack *stack) client.WorkflowRun {
 		return stack.beginUntil(t, usualMove, isMigrating)
 	}},
-	{name: "committed", entries: slowTenant, committed: true, reach: func(t *testing.T, stack *stack) client.WorkflowRun {
+	{name: "committed", committed: true, reach: func(t *testing.T, stack *stack) client.WorkflowRun {
 		return stack.beginUntil(t, usualMove, func(status workflows.Status) bool { return status.Committed })
 	}},
-	{name: "cleaning up", frozen: "root", entries: slowTenant, committed: true, reach: func(t *testing.T, stack *stack) client.WorkflowRun {
-		run := stack.beginUntil(t, usualMove, func(status workflows.Status) bool { return status.Step == "clean up origin" })
+	{name: "deleting", frozen: "root", entries: slowTenant, committed: true, reach: func(t *testing.T, stack *stack) client.WorkflowRun {
+		run := stack.begin(t, usualMove)
+		etcd := stack.etcd(t, "root")
+		require.Eventually(t, func() bool {
+			present, err := etcd.Get(t.Context(), logicalClusterKey, clientv3.WithCountOnly())
+			return err == nil && present.Count == 0
+		}, moveDeadline, pollEvery)
 		require.NoError(t, stack.workers["root"].Freeze())
 		return run
 	}},
