@@ -55,15 +55,17 @@ func TestRecordHistories_OfARecoveryThatTakesBackAndOneThatFinishes(t *testing.T
 		t.Skip("no folder was given with -record")
 	}
 	stack := start(t, 0)
-	recovery := stack.temporal(t).GetWorkflow(t.Context(), workflows.RecoveryWorkflowID(consumer), "")
+	recovery := func() client.WorkflowRun {
+		return stack.temporal(t).GetWorkflow(t.Context(), workflows.RecoveryWorkflowID(consumer), "")
+	}
 	stack.terminate(t, stack.holdFenced(t, gated(usualMove)))
 	stack.replaceWorker(t, "shard-1")
 	stack.recover(t, "--undo")
-	stack.record(t, recovery, "undone.json")
+	stack.record(t, recovery(), "undone.json")
 
 	stack.terminate(t, stack.beginUntil(t, usualMove, func(status workflows.Status) bool { return status.Committed }))
 	stack.recover(t, "--resume")
-	stack.record(t, recovery, "resumed.json")
+	stack.record(t, recovery(), "resumed.json")
 }
 
 // holdFenced starts a move that stays where the tenant is fenced: the destination's worker is frozen.
