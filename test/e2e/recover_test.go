@@ -3,11 +3,15 @@ package e2e
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
 
@@ -164,6 +168,46 @@ func TestRecover_WorkerOfTheDeadMoveThatWakes_DoesNoHarm(t *testing.T) {
 	require.NoError(t, frozen.Stop())
 
 	requireTenantBack(t, stack, consumerCluster, origin, destination)
+}
+
+// A person was wrong to say that the workflow is lost: it lives in a namespace that was not looked at.
+func TestRecover_WhileTheWorkflowLivesInAnotherNamespace_NeitherHarmsTheTenant(t *testing.T) {
+	t.Parallel()
+	stack := start(t, 0)
+	origin, destination := stack.export(t, "root"), stack.export(t, "shard-1")
+	run := stack.holdFenced(t, gated(usualMove))
+	elsewhere := stack.addNamespace(t, "elsewhere")
+	require.Eventually(t, func() bool {
+		outcome, err := stack.Run(t.Context(), t.Output(), "recover", consumer, elsewhere, "-o", "json")
+		return err == nil && outcome.ExitCode == exitDone
+	}, moveDeadline, time.Second)
+	require.Contains(t, stack.requireExit(t, exitRefused, "recover", consumer, elsewhere, "--undo", "--wait"), activities.WorkflowUnknown)
+
+	require.Equal(t, workflows.Undone, stack.recover(t, "--undo", "--workflow-is-lost", elsewhere).Phase)
+
+	stack.awaitServed(t, true)
+	stack.replaceWorker(t, "shard-1")
+	require.Error(t, run.Get(t.Context(), nil))
+	requireTenantBack(t, stack, consumerCluster, origin, destination)
+}
+
+// addNamespace has more workers work in a Temporal namespace of their own, and gives the flag that leads there.
+func (s *stack) addNamespace(t *testing.T, name string) (flag string) {
+	t.Helper()
+	namespaces, err := client.NewNamespaceClient(client.Options{HostPort: s.TemporalAddress})
+	require.NoError(t, err)
+	defer namespaces.Close()
+	require.NoError(t, namespaces.Register(t.Context(), &workflowservice.RegisterNamespaceRequest{
+		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
+	}))
+	flag = "--temporal-namespace=" + name
+	for _, shard := range s.Shards {
+		require.Eventually(t, func() bool { // Temporal knows a new namespace after some seconds
+			_, err := s.StartWorker(t.Context(), shard.Name, "--transfer-listen=127.0.0.1:0", "--transfer-advertise=", flag)
+			return err == nil
+		}, moveDeadline, time.Second)
+	}
+	return flag
 }
 
 // recover runs the command to its end and gives the result.
