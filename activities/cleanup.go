@@ -16,10 +16,10 @@ import (
 func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) error {
 	return permanent(heartbeating(ctx, func(ctx context.Context) error {
 		_, err := s.editLogicalCluster(ctx, input.Guard, input.Guard.LogicalCluster, func(present *objects.LogicalCluster) error {
-			if !fencedBy(present, input.Guard.Token) {
+			if !present.Inactive() || present.Stamp() == "" {
 				return errKeep // an earlier attempt opened it
 			}
-			present.Open()
+			present.Open() // whichever run of this move fenced it
 			return nil
 		})
 		if errors.Is(err, ErrNotFound) {

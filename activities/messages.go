@@ -331,9 +331,14 @@ type TakeInput struct {
 	// From is the run that held it when it was looked at, empty for nobody.
 	From string    `json:"from,omitempty"`
 	Info ClaimInfo `json:"info"`
+	// Committed is that the destination serves the tenant. The origin's LogicalCluster is left alone then: an edit would have
+	// front-proxies lead to it, and forget the tenant's path when it goes.
+	Committed bool `json:"committed,omitempty"`
 }
 
 // TakeResult is the token that guards every write from now on.
 type TakeResult struct {
 	Token Token `json:"token"`
+	// Committed is what the claim says.
+	Committed bool `json:"committed,omitempty"`
 }

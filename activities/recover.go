@@ -101,11 +101,13 @@ func (s *Shard) TakeClaim(ctx context.Context, input TakeInput) (*TakeResult, er
 	if err != nil {
 		return nil, permanent(fmt.Errorf("take claim of %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err))
 	}
-	guard := Guard{LogicalCluster: input.Guard.LogicalCluster, Token: claim.Token}
-	if err := s.adopt(ctx, guard); err != nil {
-		return nil, permanent(err)
+	if !input.Committed {
+		guard := Guard{LogicalCluster: input.Guard.LogicalCluster, Token: claim.Token}
+		if err := s.adopt(ctx, guard); err != nil {
+			return nil, permanent(err)
+		}
 	}
-	return &TakeResult{Token: claim.Token}, nil
+	return &TakeResult{Token: claim.Token, Committed: claim.Committed}, nil
 }
 
 // adopt makes what is stamped the taker's. Only a holder of this shard's claim can have stamped it, so whatever run

@@ -138,6 +138,27 @@ func TestTakeClaim_OfAHalfFilledMove_LeadsBackUnderTheNewToken(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
+// Front-proxies lead to the shard whose LogicalCluster they heard of last, and with it they forget the tenant's path.
+func TestTakeClaim_AfterTheCommit_LeavesTheOriginsLogicalClusterAlone(t *testing.T) {
+	p := newPair(t)
+	fence := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fence.Revision)
+	p.verify(t, first)
+	p.commit(t)
+	before := p.origin.export(t, layout.LogicalClusterKey(tenant))
+	taken, err := perform[activities.TakeResult](t, p.origin, p.origin.TakeClaim, activities.TakeInput{
+		Guard: activities.Guard{LogicalCluster: tenant, Token: activities.NewToken(recoveryRun)}, From: run, Committed: true,
+		Info: activities.ClaimInfo{RunID: recoveryRun, Recovers: run},
+	})
+	require.NoError(t, err)
+	require.Equal(t, before, p.origin.export(t, layout.LogicalClusterKey(tenant)))
+
+	_, err = perform[any](t, p.origin, p.origin.ReleaseContext, activities.GuardInput{Guard: activities.Guard{LogicalCluster: tenant, Token: taken.Token}})
+	require.NoError(t, err)
+	require.False(t, p.origin.logicalCluster(t, tenant).Inactive(), "a provider's context is released all the same")
+}
+
 func TestTakeClaim_ThatChangedHands_IsRefusedAndLeavesTheFence(t *testing.T) {
 	p := newPair(t)
 	p.fence(t)

@@ -189,22 +189,26 @@ func (r *recovery) takeClaims(ctx workflow.Context) (err error) {
 	r.show(ctx)
 	r.destinationIsLost = r.recover.DestinationIsLost
 	standing := *r.status.Standing
+	taken := activities.TakeResult{}
 	if !r.destinationIsLost {
-		if r.destinationToken, err = r.takeClaim(ctx, standing.Destination); err != nil {
+		if taken, err = r.takeClaim(ctx, standing.Destination, taken); err != nil {
 			return err
 		}
+		r.destinationToken = taken.Token
 	}
 	onward, _ := workflow.NewDisconnectedContext(ctx)
-	if r.originToken, err = r.takeClaim(onward, standing.Origin); err != nil {
+	if taken, err = r.takeClaim(onward, standing.Origin, taken); err != nil {
 		return err
 	}
+	r.originToken = taken.Token
 	r.survey(onward, &standing, r.stare)
 	standing.Workflows, standing.Advice = nil, "" // of what was found before; the claims name this workflow now
 	r.status.Standing, r.status.Committed = &standing, standing.Committed
 	return standing.allow(r.recover)
 }
 
-func (r *recovery) takeClaim(ctx workflow.Context, from activities.Standing) (activities.Token, error) {
+// takeClaim takes one shard's; what the destination's said of the commit is told to the origin's.
+func (r *recovery) takeClaim(ctx workflow.Context, from activities.Standing, before activities.TakeResult) (activities.TakeResult, error) {
 	token := activities.NewToken(r.info.OriginalRunID)
 	input := activities.TakeInput{
 		Guard: activities.Guard{LogicalCluster: r.status.LogicalCluster, Token: token},
@@ -213,15 +217,16 @@ func (r *recovery) takeClaim(ctx workflow.Context, from activities.Standing) (ac
 			OriginShard: r.status.OriginShard, DestinationShard: r.status.DestinationShard,
 			ClaimedAt: workflow.Now(ctx), Recovers: r.moveOf(from),
 		},
+		Committed: before.Committed,
 	}
 	if from.Claim != nil {
 		input.From = from.Claim.Claimant()
 	}
 	taken, err := call(beside(ctx, from.Shard, taking, "Take over the claim on shard "+from.Shard), shard.TakeClaim, input)
 	if err != nil {
-		return token, err
+		return activities.TakeResult{}, err
 	}
-	return taken.Token, nil
+	return *taken, nil
 }
 
 // moveOf is the move that is recovered. Where one shard has no claim the other's tells.
@@ -286,6 +291,7 @@ func (r *recovery) goOnwardFrom(ctx workflow.Context) {
 	r.wakeBeside(ctx)
 	r.awaitServing(ctx, nil)
 	r.readContents(ctx)
+	r.touchDestination(ctx) // a front-proxy that was restarted since may have heard of the origin last
 	r.goOnward(ctx)
 }
 

@@ -135,8 +135,10 @@ func taker(w *world) func(context.Context, activities.TakeInput) (*activities.Ta
 	return func(ctx context.Context, input activities.TakeInput) (*activities.TakeResult, error) {
 		name := place(ctx)
 		taken, err := attempt(ctx, w, "TakeClaim", input, func(activities.TakeInput) activities.TakeResult {
+			w.must(name == destination || input.Committed == (w.written > 0), "the origin's LogicalCluster is left alone once the destination serves")
 			w.tokens[name] = max(w.tokens[name], 1)
-			return activities.TakeResult{Token: activities.Token(fmt.Sprintf("%s/%d", input.Guard.Token.Run(), w.tokens[name]))}
+			token := activities.Token(fmt.Sprintf("%s/%d", input.Guard.Token.Run(), w.tokens[name]))
+			return activities.TakeResult{Token: token, Committed: name == destination && w.written > 0}
 		})
 		return &taken, err
 	}
