@@ -291,7 +291,6 @@ func (r *recovery) goOnwardFrom(ctx workflow.Context) {
 	r.wakeBeside(ctx)
 	r.awaitServing(ctx, nil)
 	r.readContents(ctx)
-	r.touchDestination(ctx) // a front-proxy that was restarted since may have heard of the origin last
 	r.goOnward(ctx)
 }
 
