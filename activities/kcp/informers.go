@@ -90,17 +90,20 @@ func (c connections) remove(ctx context.Context, shown sign) error {
 func (c connections) awaitSight(ctx context.Context, shown sign) error {
 	ticker := time.NewTicker(sightPoll)
 	defer ticker.Stop()
-	for {
-		blind := c.probe(ctx, check{of: "informers", ask: func(ctx context.Context, server connection) error { return server.sees(ctx, shown) }})
-		if failure := firstFailure(blind); failure != "" {
-			select {
-			case <-ticker.C:
-				continue
-			case <-ctx.Done():
-				return fmt.Errorf("await informers: %s: %w", failure, ctx.Err())
-			}
+	look := check{of: "informers", ask: func(ctx context.Context, server connection) error { return server.sees(ctx, shown) }}
+	for last := "not asked yet"; ; {
+		failure := firstFailure(c.probe(ctx, look))
+		if failure == "" {
+			return nil
 		}
-		return nil
+		if ctx.Err() == nil { // else it says no more than that
+			last = failure
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("await informers: %s: %w", last, ctx.Err())
+		}
 	}
 }
 

@@ -44,15 +44,13 @@ func (i *informed) informs(t *testing.T, server *fakeServer) {
 	})
 	server.on(reviewsPath, func(w http.ResponseWriter, r *http.Request) {
 		var review authorizationv1.SubjectAccessReview
-		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
-			t.Error(err)
+		if json.NewDecoder(r.Body).Decode(&review) != nil {
+			return // the client has gone
 		}
 		binding := i.binding.Load()
 		review.Status.Allowed = binding != nil && binding.Subjects[0].Name == review.Spec.User && asked.Add(1) > 2
 		w.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(w).Encode(review); err != nil {
-			t.Error(err)
-		}
+		_ = json.NewEncoder(w).Encode(review)
 	})
 }
 
