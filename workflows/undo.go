@@ -72,7 +72,8 @@ type undoRow struct {
 
 // wayBack is the undo in its order: late writers are locked out, the destination is emptied, and only then does the
 // origin open. The LogicalCluster goes after the entries, because the destination's controllers leave these alone only
-// while it stands fenced, and before the fence is lifted, so that every route index hears of the origin last.
+// while it stands fenced, and before the fence is lifted, so that every route index hears of the origin last. Controllers
+// that missed an entry meanwhile make it anew as soon as nothing is fenced there, so there is a second look at the end.
 func (m *migration) wayBack() []undoRow {
 	origin, destination := m.status.OriginShard, m.status.DestinationShard
 	back := func(since step, on string, options workflow.ActivityOptions, what, done string, activity func(context.Context, activities.GuardInput) error) undoRow {
@@ -91,6 +92,7 @@ func (m *migration) wayBack() []undoRow {
 		back(fenceDestination, destination, edit, "delete the LogicalCluster at the destination", "deleted the LogicalCluster on shard "+destination, shard.DropDestinationLogicalCluster),
 		{fenceOrigin, origin, "lift the origin's fence", "lifted the fence on shard " + origin, m.liftFence},
 		back(fenceOrigin, origin, long, "wake the origin shard", "woke shard "+origin, shard.WakeShard),
+		back(fenceDestination, destination, long, "delete what kcp's controllers made at the destination", "deleted what kcp's controllers made on shard "+destination, shard.DropDestinationEntries),
 		back(claimDestination, destination, edit, "release the claim at the destination", "released the claim on shard "+destination, shard.Release),
 		back(claimOrigin, origin, edit, "release the claim at the origin", "released the claim on shard "+origin, shard.Release),
 	}
