@@ -27,7 +27,7 @@ func (s *Shard) Commit(ctx context.Context, input CommitInput) (*CommitResult, e
 		}
 	})
 	if err != nil {
-		return nil, permanent(fmt.Errorf("commit %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err))
+		return nil, permanentForward(fmt.Errorf("commit %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err))
 	}
 	return &CommitResult{Revision: revision}, nil
 }

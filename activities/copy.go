@@ -19,7 +19,7 @@ func (s *Shard) CopyEntries(ctx context.Context, input CopyInput) (*CopyResult, 
 	run := &copyRun{shard: s, source: source, input: input, progress: resumeCopy(ctx, input)}
 	err = heartbeating(ctx, run.toTheEnd)
 	if err != nil {
-		return nil, permanent(fmt.Errorf("copy %s to shard %s: %w", input.Guard.LogicalCluster, s.Name, err))
+		return nil, permanentForward(fmt.Errorf("copy %s to shard %s: %w", input.Guard.LogicalCluster, s.Name, err))
 	}
 	return &CopyResult{Revision: run.progress.Revision, Entries: run.progress.Entries, Bytes: run.progress.Bytes}, nil
 }

@@ -81,6 +81,15 @@ func (d Digest) Totals() (entries, bytes int64) {
 	return entries, bytes
 }
 
+// Names are the families.
+func (d Digest) Names() []keyspace.Family {
+	names := make([]keyspace.Family, len(d.Families))
+	for i, family := range d.Families {
+		names[i] = family.Family
+	}
+	return names
+}
+
 // Written tells how far a write has come: everything up to and including Last is in etcd.
 type Written struct {
 	Last    Ref   `json:"last"`

@@ -67,11 +67,21 @@ func permanent(err error) error {
 		{ErrNotFenced, FenceLost, "someone lifted the fence or deleted the logical cluster; start the move again"},
 		{ErrNoSpace, NoSpace, "compact and defragment that etcd or raise its quota, disarm the alarm, and start the move again"},
 		{ErrForbidden, Forbidden, "give the worker's credentials the rights that docs/operations.md lists"},
-		{ErrEncrypted, EncryptedAtRest, "moving values that are encrypted at rest is not supported yet"},
 	} {
 		if errors.Is(err, known.cause) {
 			return Refuse(known.errorType, "%v: %s", err, known.advice)
 		}
 	}
 	return err
+}
+
+// permanentForward is permanent for what can still be undone: a value that cannot be decrypted ends the move. The undo
+// itself, and what comes after the commit, would be left undone for want of the same key: they are retried until a
+// person has mended the worker's configuration.
+func permanentForward(err error) error {
+	if errors.Is(err, ErrEncrypted) {
+		return Refuse(EncryptedAtRest,
+			"%v: give that shard's worker, as --encryption-provider-config, the very file that its API servers have, with every key that is in use", err)
+	}
+	return permanent(err)
 }

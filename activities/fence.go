@@ -36,7 +36,7 @@ func (s *Shard) FenceOrigin(ctx context.Context, input RaiseInput) (*FenceResult
 		return err
 	})
 	if err != nil {
-		return nil, permanent(err)
+		return nil, permanentForward(err)
 	}
 	return result, nil
 }
@@ -180,7 +180,7 @@ func (s *Shard) TouchOrigin(ctx context.Context, input GuardInput) error {
 // FenceDestination writes the destination's LogicalCluster before any other entry, already inactive, so that the
 // destination's controllers leave the half-filled cluster alone. Its undo is DropDestinationLogicalCluster.
 func (s *Shard) FenceDestination(ctx context.Context, input FenceDestinationInput) error {
-	return permanent(heartbeating(ctx, func(ctx context.Context) error {
+	return permanentForward(heartbeating(ctx, func(ctx context.Context) error {
 		if err := s.enclose(ctx, input); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 	"github.com/kcp-migrate/kcp-migrate/activities/objects"
 )
 
@@ -22,7 +23,7 @@ func (s *Shard) InspectOrigin(ctx context.Context, input InspectInput) (*OriginR
 		return s.surveyOrigin(ctx, input.LogicalCluster, report)
 	})
 	if err != nil {
-		return nil, permanent(err)
+		return nil, permanentForward(err)
 	}
 	return report, nil
 }
@@ -79,6 +80,9 @@ func (s *Shard) surveyOrigin(ctx context.Context, logicalCluster string, report 
 	}
 	report.Entries, report.Bytes = report.Digest.Totals()
 	report.LeasedEntries = int64(len(report.Digest.Leased))
+	if report.Encrypted, err = s.Store.InspectEncryption(ctx, report.Digest.Names()); err != nil {
+		return fmt.Errorf("inspect encryption on shard %s: %w", s.Name, err)
+	}
 	return nil
 }
 
@@ -153,7 +157,7 @@ func (s *Shard) InspectDestination(ctx context.Context, input InspectInput) (*De
 		return s.surveyDestination(ctx, input, report)
 	})
 	if err != nil {
-		return nil, permanent(err)
+		return nil, permanentForward(err)
 	}
 	return report, nil
 }
@@ -174,6 +178,10 @@ func (s *Shard) surveyDestination(ctx context.Context, input InspectInput, repor
 	}
 	if report.MissingCRDs, err = s.missingCRDs(ctx, input.SchemaUIDs); err != nil {
 		return err
+	}
+	written := append(input.Families, keyspace.LogicalClusters, keyspace.CustomResourceDefinitions)
+	if report.Encrypted, err = s.Store.InspectEncryption(ctx, written); err != nil {
+		return fmt.Errorf("inspect encryption on shard %s: %w", s.Name, err)
 	}
 	if report.Leftovers, err = s.Store.Keys(ctx, input.LogicalCluster, leftoversListed); err != nil {
 		return fmt.Errorf("list keys of %s on shard %s: %w", input.LogicalCluster, s.Name, err)

@@ -1,6 +1,10 @@
 package activities
 
-import "time"
+import (
+	"time"
+
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
+)
 
 // What travels through Temporal, and so stands in histories: a change of these structs is a change of the wire.
 
@@ -18,6 +22,8 @@ type InspectInput struct {
 	RunID string `json:"runID"`
 	// SchemaUIDs are the bound schemas whose CRDs a destination must have.
 	SchemaUIDs []string `json:"schemaUIDs,omitempty"`
+	// Families are what the destination will have to encrypt.
+	Families []keyspace.Family `json:"families,omitempty"`
 }
 
 // OriginReport is what the origin worker found.
@@ -35,6 +41,8 @@ type OriginReport struct {
 	LeasedEntries int64  `json:"leasedEntries"`
 	// ReachesCache is whether the worker has access to kcp's cache server.
 	ReachesCache bool `json:"reachesCache,omitempty"`
+	// Encrypted are the families whose values the shard encrypts at rest.
+	Encrypted []keyspace.Family `json:"encrypted,omitempty"`
 }
 
 // DestinationReport is what the destination worker found.
@@ -48,6 +56,8 @@ type DestinationReport struct {
 	HasLogicalCluster bool `json:"hasLogicalCluster,omitempty"`
 	// MissingCRDs are the schema UIDs whose bound CRD is to be installed.
 	MissingCRDs []string `json:"missingCRDs,omitempty"`
+	// Encrypted are those of the asked families whose values the shard encrypts at rest.
+	Encrypted []keyspace.Family `json:"encrypted,omitempty"`
 }
 
 // ClaimInput asks for the claim of one shard's etcd.

@@ -29,8 +29,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrForbidden: the credentials do not suffice.
 	ErrForbidden = errors.New("credentials do not suffice")
-	// ErrEncrypted: a value is encrypted at rest.
-	ErrEncrypted = errors.New("value is encrypted at rest")
+	// ErrEncrypted: a value is encrypted at rest, or not, in another way than the worker knows of.
+	ErrEncrypted = errors.New("value cannot be decrypted")
 )
 
 // Object is one etcd value and the revision that guards an edit of it.
@@ -117,6 +117,9 @@ type Reader interface {
 	List(ctx context.Context, logicalCluster string, families []keyspace.Family, revision int64) ([]Listed, error)
 	// Get gives those of refs that exist now.
 	Get(ctx context.Context, logicalCluster string, refs []Ref) ([]Entry, error)
+	// InspectEncryption gives those of the families whose values the store encrypts at rest, after it has read a few of
+	// each, whosever they are: ErrEncrypted where the newest cannot be decrypted.
+	InspectEncryption(ctx context.Context, families []keyspace.Family) ([]keyspace.Family, error)
 	// Keys lists at most limit keys of a logical cluster as they stand in etcd now, its LogicalCluster included.
 	Keys(ctx context.Context, logicalCluster string, limit int) ([]string, error)
 }

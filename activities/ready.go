@@ -29,7 +29,7 @@ func (s *Shard) InstallBoundCRDs(ctx context.Context, input InstallInput) (*Inst
 	defer hangUp()
 	created, err := s.installBoundCRDs(ctx, origin, input)
 	if err != nil {
-		return nil, permanent(err)
+		return nil, permanentForward(err)
 	}
 	return &InstallResult{Created: created}, nil
 }

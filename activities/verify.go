@@ -39,7 +39,7 @@ func (s *Shard) VerifyEntries(ctx context.Context, input VerifyInput) (*VerifyRe
 		return err
 	})
 	if err != nil {
-		return nil, permanent(fmt.Errorf("verify %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err))
+		return nil, permanentForward(fmt.Errorf("verify %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err))
 	}
 	return result, nil
 }

@@ -25,6 +25,8 @@ type Config struct {
 	EtcdUsername     string
 	EtcdPasswordFile string
 
+	EncryptionProviderConfig string
+
 	Kubeconfig           string
 	APIServers           []string
 	FrontProxyKubeconfig string
@@ -56,6 +58,9 @@ func (c *Config) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.EtcdKeyFile, "etcd-key-file", "", "`file` with the client certificate's key")
 	flags.StringVar(&c.EtcdUsername, "etcd-username", "", "etcd user, where etcd has authentication")
 	flags.StringVar(&c.EtcdPasswordFile, "etcd-password-file", "", "`file` with that user's password")
+
+	flags.StringVar(&c.EncryptionProviderConfig, "encryption-provider-config", "",
+		"`file` with the EncryptionConfiguration that the shard's API servers are started with, where they are")
 
 	flags.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig `file` with admin credentials for the shard itself")
 	flags.StringSliceVar(&c.APIServers, "api-servers", nil,

@@ -86,14 +86,19 @@ func openStore(ctx context.Context, config *Config) (*etcd.Store, error) {
 	if err != nil {
 		return nil, activities.Refuse(activities.InvalidInput, "%v", err)
 	}
+	encryption, err := config.encryption()
+	if err != nil {
+		return nil, err
+	}
 	store, err := etcd.Open(ctx, etcd.Config{
-		Endpoints: config.EtcdEndpoints,
-		Prefix:    config.EtcdPrefix,
-		CAFile:    config.EtcdCAFile,
-		CertFile:  config.EtcdCertFile,
-		KeyFile:   config.EtcdKeyFile,
-		Username:  config.EtcdUsername,
-		Password:  password,
+		Endpoints:  config.EtcdEndpoints,
+		Prefix:     config.EtcdPrefix,
+		CAFile:     config.EtcdCAFile,
+		CertFile:   config.EtcdCertFile,
+		KeyFile:    config.EtcdKeyFile,
+		Username:   config.EtcdUsername,
+		Password:   password,
+		Encryption: encryption,
 	})
 	if err != nil {
 		return nil, unreachable(err, "reach etcd of shard %s: %v: check the --etcd-… flags", config.Shard, err)

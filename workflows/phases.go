@@ -41,7 +41,7 @@ func (m *migration) inspect(ctx workflow.Context) error {
 	if err != nil {
 		return m.refusal(err, m.location.Shard)
 	}
-	inspect.SchemaUIDs = origin.Contents.SchemaUIDs()
+	inspect.SchemaUIDs, inspect.Families = origin.Contents.SchemaUIDs(), origin.Digest.Names()
 	destination, err := call(m.inspecting(ctx, m.input.DestinationShard), shard.InspectDestination, inspect)
 	if err != nil {
 		return m.refusal(err, m.input.DestinationShard)

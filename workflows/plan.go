@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -209,6 +210,10 @@ func warnings(facts Facts, plan Plan) []string {
 	if losesTokens(facts) {
 		warnings = append(warnings, fmt.Sprintf("the tokens of %d ServiceAccounts die: the shards check them with different keys", contents.ServiceAccounts))
 	}
+	if bared := bared(facts); len(bared) > 0 {
+		warnings = append(warnings, fmt.Sprintf("shard %s encrypts these at rest and shard %s does not: %s",
+			plan.OriginShard, plan.DestinationShard, strings.Join(bared, ", ")))
+	}
 	if olderDestination(facts) {
 		warnings = append(warnings, fmt.Sprintf("kcp is older on shard %s than on shard %s", plan.DestinationShard, plan.OriginShard))
 	}
@@ -218,4 +223,15 @@ func warnings(facts Facts, plan Plan) []string {
 			facts.Origin.Health.Revision-facts.Destination.Health.Revision, plan.MinimumFence))
 	}
 	return warnings
+}
+
+// bared are the families that the move takes out of encryption at rest.
+func bared(facts Facts) []string {
+	var bared []string
+	for _, family := range facts.Origin.Encrypted {
+		if !slices.Contains(facts.Destination.Encrypted, family) {
+			bared = append(bared, family.String())
+		}
+	}
+	return bared
 }

@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,18 +35,19 @@ func (s *Store) logicalCluster(ctx context.Context, logicalCluster string) (*act
 	if len(response.Kvs) == 0 {
 		return nil, revision, nil
 	}
-	object, err := objectOf(response.Kvs[0], revision)
+	object, err := s.object(ctx, response.Kvs[0], revision)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read LogicalCluster %s: %w", logicalCluster, err)
 	}
 	return object, revision, nil
 }
 
-func objectOf(kv *mvccpb.KeyValue, revision int64) (*activities.Object, error) {
-	if bytes.HasPrefix(kv.Value, encryptedPrefix) {
-		return nil, activities.ErrEncrypted
+func (s *Store) object(ctx context.Context, kv *mvccpb.KeyValue, revision int64) (*activities.Object, error) {
+	plaintext, err := s.encryption.decrypt(ctx, keyspace.LogicalClusters, string(kv.Key), kv.Value)
+	if err != nil {
+		return nil, err
 	}
-	return &activities.Object{Value: kv.Value, ModRevision: kv.ModRevision, Revision: revision}, nil
+	return &activities.Object{Value: plaintext, ModRevision: kv.ModRevision, Revision: revision}, nil
 }
 
 // AwaitLogicalCluster watches the object until done says so. It is called with the present state first, with
@@ -85,7 +85,7 @@ func (s *Store) follow(
 			return false, fmt.Errorf("watch LogicalCluster %s: %w", logicalCluster, translate(err))
 		}
 		for _, event := range response.Events {
-			finished, err := s.report(event, response.Header.Revision, done)
+			finished, err := s.report(ctx, event, response.Header.Revision, done)
 			if err != nil || finished {
 				return finished, err
 			}
@@ -98,14 +98,14 @@ func (s *Store) follow(
 }
 
 func (s *Store) report(
-	event *clientv3.Event, revision int64, done func(*activities.Object) (bool, error),
+	ctx context.Context, event *clientv3.Event, revision int64, done func(*activities.Object) (bool, error),
 ) (bool, error) {
 	if event.Type == clientv3.EventTypeDelete {
 		return done(nil)
 	}
-	object, err := objectOf(event.Kv, revision)
+	object, err := s.object(ctx, event.Kv, revision)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("watch LogicalCluster: %w", err)
 	}
 	return done(object)
 }
@@ -119,7 +119,11 @@ func (s *Store) EditLogicalCluster(
 		return 0, fmt.Errorf("edit LogicalCluster %s: the guard is for %s", logicalCluster, guard.LogicalCluster)
 	}
 	key := s.layout.LogicalClusterKey(logicalCluster)
-	response, err := s.guarded(ctx, guard, []clientv3.Cmp{isAt(key, modRevision)}, clientv3.OpPut(key, string(value)))
+	stored, err := s.encryption.encrypt(ctx, keyspace.LogicalClusters, key, value)
+	if err != nil {
+		return 0, fmt.Errorf("edit LogicalCluster %s: %w", logicalCluster, err)
+	}
+	response, err := s.guarded(ctx, guard, []clientv3.Cmp{isAt(key, modRevision)}, clientv3.OpPut(key, string(stored)))
 	if err != nil {
 		return 0, fmt.Errorf("edit LogicalCluster %s: %w", logicalCluster, err)
 	}
@@ -166,9 +170,13 @@ func (s *Store) Commit(
 		return 0, err
 	}
 	key := s.layout.LogicalClusterKey(guard.LogicalCluster)
+	stored, err := s.encryption.encrypt(ctx, keyspace.LogicalClusters, key, value)
+	if err != nil {
+		return 0, fmt.Errorf("commit logical cluster %s: %w", guard.LogicalCluster, err)
+	}
 	unlanded := absent(committedKey(guard.LogicalCluster))
 	response, err := s.guarded(ctx, guard, []clientv3.Cmp{isAt(key, modRevision), unlanded},
-		clientv3.OpPut(key, string(value)),
+		clientv3.OpPut(key, string(stored)),
 		committed, putToken(guard, raiseTo))
 	if err == nil {
 		return response.Header.Revision, nil
@@ -192,10 +200,11 @@ func (s *Store) BoundCRDs(ctx context.Context, schemaUIDs []string) (map[string]
 			return nil, fmt.Errorf("read bound CRD %s: %w", schemaUID, translate(err))
 		}
 		for _, kv := range response.Kvs {
-			if bytes.HasPrefix(kv.Value, encryptedPrefix) {
-				return nil, fmt.Errorf("read bound CRD %s: %w", schemaUID, activities.ErrEncrypted)
+			plaintext, err := s.encryption.decrypt(ctx, keyspace.CustomResourceDefinitions, string(kv.Key), kv.Value)
+			if err != nil {
+				return nil, fmt.Errorf("read bound CRD %s: %w", schemaUID, err)
 			}
-			found[schemaUID] = kv.Value
+			found[schemaUID] = plaintext
 		}
 	}
 	return found, nil
@@ -209,7 +218,11 @@ func (s *Store) CreateBoundCRD(
 	if entry, err := s.layout.Parse(key); err != nil || entry.Suffix != schemaUID {
 		return false, fmt.Errorf("create bound CRD %q: no schema's UID: %w", schemaUID, err)
 	}
-	_, err := s.guarded(ctx, guard, []clientv3.Cmp{absent(key)}, clientv3.OpPut(key, string(value)))
+	stored, err := s.encryption.encrypt(ctx, keyspace.CustomResourceDefinitions, key, value)
+	if err != nil {
+		return false, fmt.Errorf("create bound CRD %s: %w", schemaUID, err)
+	}
+	_, err = s.guarded(ctx, guard, []clientv3.Cmp{absent(key)}, clientv3.OpPut(key, string(stored)))
 	if errors.Is(err, activities.ErrConflict) {
 		return false, nil
 	}

@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -16,10 +15,6 @@ import (
 )
 
 const getsInFlight = 16
-
-// encryptedPrefix is how the API server marks a value that it encrypted
-// (k8s.io/apiserver/pkg/server/options/encryptionconfig).
-var encryptedPrefix = []byte("k8s:enc:")
 
 // Revision is the store's current revision, read linearizably.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
@@ -108,12 +103,13 @@ func (s *Store) entries(
 		if !alive || string(kv.Key) == logicalClusterKey {
 			continue
 		}
-		if bytes.HasPrefix(kv.Value, encryptedPrefix) {
-			return nil, activities.ErrEncrypted
+		plaintext, err := s.encryption.decrypt(ctx, family, string(kv.Key), kv.Value)
+		if err != nil {
+			return nil, err
 		}
 		entries = append(entries, activities.Entry{
 			Ref:            activities.Ref{Family: family, Suffix: string(kv.Key[prefix:])},
-			Value:          kv.Value,
+			Value:          plaintext,
 			ModRevision:    kv.ModRevision,
 			CreateRevision: kv.CreateRevision,
 			TTL:            left,

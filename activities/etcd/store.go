@@ -58,6 +58,8 @@ type Config struct {
 	Username, Password string
 	// MaxTxnOps is the server's --max-txn-ops; 0 means etcd's default. A lower limit is learned from the server's refusal.
 	MaxTxnOps int
+	// Encryption is that of the shard's API servers; nil means that they store everything in the clear.
+	Encryption *Encryption
 }
 
 // Store is one shard's etcd.
@@ -66,6 +68,8 @@ type Store struct {
 	layout    keyspace.Layout
 	limits    *limits
 	resources resources
+	// encryption stands between etcd and everything else: entries and objects are in plaintext.
+	encryption *Encryption
 	// pagesOnly is set once the server has refused a RangeStream.
 	pagesOnly atomic.Bool
 }
@@ -83,7 +87,12 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open etcd %s: %w", strings.Join(config.Endpoints, ", "), err)
 	}
-	store := &Store{client: client, layout: keyspace.NewLayout(config.Prefix), limits: newLimits(config.MaxTxnOps)}
+	store := &Store{
+		client:     client,
+		layout:     keyspace.NewLayout(config.Prefix),
+		limits:     newLimits(config.MaxTxnOps),
+		encryption: config.Encryption,
+	}
 	if _, err := store.families(ctx, 0); err != nil {
 		err = fmt.Errorf("open etcd %s: find resources: %w", strings.Join(config.Endpoints, ", "), err)
 		return nil, errors.Join(err, store.Close())

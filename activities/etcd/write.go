@@ -23,7 +23,7 @@ const (
 type put struct {
 	ref   activities.Ref
 	op    clientv3.Op
-	value int // bytes
+	value int // bytes of plaintext
 	size  int // bytes in the request
 }
 
@@ -104,11 +104,15 @@ func (w *writer) put(ctx context.Context, entry activities.Entry) (put, error) {
 	if err != nil {
 		return put{}, err
 	}
+	stored, err := w.store.encryption.encrypt(ctx, entry.Family, key, entry.Value)
+	if err != nil {
+		return put{}, err
+	}
 	return put{
 		ref:   entry.Ref,
-		op:    clientv3.OpPut(key, string(entry.Value), clientv3.WithLease(lease)),
+		op:    clientv3.OpPut(key, string(stored), clientv3.WithLease(lease)),
 		value: len(entry.Value),
-		size:  len(key) + len(entry.Value) + putOverhead,
+		size:  len(key) + len(stored) + putOverhead,
 	}, nil
 }
 
@@ -231,7 +235,7 @@ func (s *Store) PutIfUnchanged(
 	}
 	response, err := s.guarded(ctx, guard, unchanged, put.op)
 	if errors.Is(err, activities.ErrConflict) {
-		return s.holds(ctx, key, entry.Value)
+		return s.holds(ctx, key, entry)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("put %s of logical cluster %s: %w", entry.Ref, guard.LogicalCluster, err)
@@ -239,13 +243,20 @@ func (s *Store) PutIfUnchanged(
 	return response.Header.Revision, nil
 }
 
-// holds gives the ModRevision of a key that has this value, else 0.
-func (s *Store) holds(ctx context.Context, key string, value []byte) (int64, error) {
+// holds gives the ModRevision of a key that has an entry's value, else 0.
+func (s *Store) holds(ctx context.Context, key string, entry activities.Entry) (int64, error) {
 	response, err := s.client.Get(ctx, key)
 	if err != nil {
 		return 0, fmt.Errorf("read back what was put: %w", translate(err))
 	}
-	if len(response.Kvs) == 0 || !slices.Equal(response.Kvs[0].Value, value) {
+	if len(response.Kvs) == 0 {
+		return 0, nil
+	}
+	present, err := s.encryption.decrypt(ctx, entry.Family, key, response.Kvs[0].Value)
+	if err != nil {
+		return 0, fmt.Errorf("read back what was put: %w", err)
+	}
+	if !slices.Equal(present, entry.Value) {
 		return 0, nil
 	}
 	return response.Kvs[0].ModRevision, nil
