@@ -92,6 +92,8 @@ func TestInspectOrigin_EncryptedValue_IsRefusedWithoutTellingIt(t *testing.T) {
 	p.origin.put(t, "/registry/core/secrets/"+tenant+"/default/s", "k8s:enc:aescbc:v1:key1:secret-bytes")
 	_, err := p.origin.inspect(t)
 	requireRefused(t, activities.EncryptedAtRest, err)
+	require.ErrorContains(t, err, "core/secrets")
+	require.ErrorContains(t, err, `key "key1" of provider aescbc`)
 	require.NotContains(t, err.Error(), "secret-bytes")
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,9 +46,13 @@ type shard struct {
 	env    *testsuite.TestActivityEnvironment
 }
 
-func newShard(t *testing.T, name string) *shard {
+func newShard(t *testing.T, name string) *shard { return newShardWith(t, name, etcd.Config{}) }
+
+// newShardWith takes what is special about a shard's etcd.
+func newShardWith(t *testing.T, name string, config etcd.Config) *shard {
 	client := startEtcd(t)
-	store, err := etcd.Open(t.Context(), etcd.Config{Endpoints: client.Endpoints()})
+	config.Endpoints = client.Endpoints()
+	store, err := etcd.Open(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	api := &scriptedAPI{store: store}
@@ -60,8 +65,9 @@ func newShard(t *testing.T, name string) *shard {
 	one.env = suite.NewTestActivityEnvironment()
 	one.env.SetTestTimeout(30 * time.Second)
 	one.env.RegisterActivity(one.Shard)
+	layout := keyspace.NewLayout(config.Prefix)
 	one.put(t, layout.LogicalClusterKey(keyspace.SystemShard), logicalCluster(name))
-	api.control(t, client)
+	api.control(t, client, layout)
 	return one
 }
 
@@ -155,7 +161,7 @@ type scriptedAPI struct {
 }
 
 // control does what kcp's controller does to the phase, for every LogicalCluster of the shard.
-func (a *scriptedAPI) control(t *testing.T, client *clientv3.Client) {
+func (a *scriptedAPI) control(t *testing.T, client *clientv3.Client, layout keyspace.Layout) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	changes := client.Watch(ctx, layout.ResourcePrefix("core.kcp.io", "logicalclusters"), clientv3.WithPrefix())
@@ -182,7 +188,7 @@ func (a *scriptedAPI) reconcile(ctx context.Context, client *clientv3.Client, ke
 		a.cut()
 	case present.Phase() == objects.PhaseInactive && !present.Inactive():
 		present.SetPhase(objects.PhaseReady)
-		if key == layout.LogicalClusterKey(keyspace.SystemShard) {
+		if strings.Contains(key, "/"+keyspace.SystemShard+"/") {
 			a.wakes.Add(1)
 		}
 	default:
@@ -289,8 +295,11 @@ type pair struct {
 	ref                 activities.OriginRef
 }
 
-func newPair(t *testing.T) pair {
-	p := pair{origin: newShard(t, "root"), destination: newShard(t, "shard-1")}
+func newPair(t *testing.T) pair { return newPairWith(t, etcd.Config{}, etcd.Config{}) }
+
+// newPairWith takes what is special about the etcds; the origin's prefix is the usual one.
+func newPairWith(t *testing.T, origin, destination etcd.Config) pair {
+	p := pair{origin: newShardWith(t, "root", origin), destination: newShardWith(t, "shard-1", destination)}
 	p.destination.Dialer = direct{activities.NewOrigin(p.origin.store)}
 	for key, value := range map[string]string{
 		layout.LogicalClusterKey(tenant):                               logicalCluster("root"),
