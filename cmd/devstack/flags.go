@@ -22,6 +22,8 @@ type flags struct {
 	frontDoors     int
 	etcdMembers    int
 	separateKeys   bool
+	encryption     map[string]string
+	etcdPrefixes   map[string]string
 	temporalFile   string
 	quiet          bool
 	exitWithParent bool
@@ -44,6 +46,8 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.IntVar(&f.frontDoors, "front-doors", 1, "front doors")
 	set.IntVar(&f.etcdMembers, "etcd-members", 1, "members of each shard's etcd, 1 or 3")
 	set.BoolVar(&f.separateKeys, "separate-signing-keys", false, "give each shard of the stand-in its own keys for service-account tokens")
+	set.StringToStringVar(&f.encryption, "encryption-provider-config", nil, "`shard=file` with the EncryptionConfiguration of a shard of a real kcp")
+	set.StringToStringVar(&f.etcdPrefixes, "etcd-prefix", nil, "`shard=prefix` of the keys of a shard of a real kcp (default /registry)")
 	set.StringVar(&f.temporalFile, "temporal-file", "", "keep Temporal's state in this file across restarts (default in memory)")
 	set.BoolVar(&f.quiet, "quiet", false, "print nothing once all serves")
 	set.BoolVar(&f.exitWithParent, "exit-with-parent", false, "stop when the process that started this one ends")
@@ -66,6 +70,8 @@ func (f flags) validate() error {
 		return errors.New("--front-doors must be at least 1")
 	case f.separateKeys && f.realKcp:
 		return errors.New("--separate-signing-keys is for the stand-in only")
+	case len(f.encryption)+len(f.etcdPrefixes) > 0 && !f.realKcp:
+		return errors.New("--encryption-provider-config and --etcd-prefix are for a real kcp only")
 	case f.etcdMembers != 1 && f.etcdMembers != 3:
 		return errors.New("--etcd-members must be 1 or 3")
 	}
@@ -80,6 +86,8 @@ func (f flags) options() (installation.Options, error) {
 		APIServers:          f.apiServers,
 		EtcdMembers:         f.etcdMembers,
 		SeparateSigningKeys: f.separateKeys,
+		EncryptionConfigs:   f.encryption,
+		EtcdPrefixes:        f.etcdPrefixes,
 	}
 	if f.realKcp {
 		options.Kind = installation.RealKcp

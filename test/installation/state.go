@@ -36,6 +36,8 @@ type Shard struct {
 	APIServers    []string `json:"apiServers"`
 	Kubeconfig    string   `json:"kubeconfig"`
 	WorkerConfig  string   `json:"workerConfig"`
+	// EncryptionProviderConfig is the file that a real kcp's API servers of this shard were started with, if any.
+	EncryptionProviderConfig string `json:"encryptionProviderConfig"`
 }
 
 // Shard finds a shard by its name.

@@ -76,34 +76,44 @@ func tearDown(keepLogs bool) error {
 // theStack gives the shared installation, and skips the test where there is no kcp.
 func theStack(t testing.TB) *stack {
 	t.Helper()
-	for _, binary := range []string{"kcp", "kcp-front-proxy", "cache-server"} {
-		if _, err := exec.LookPath(filepath.Join(os.Getenv("KCP_BIN_DIR"), binary)); err != nil {
-			t.Skipf("a real kcp is needed, on PATH or in $KCP_BIN_DIR: %v", err)
-		}
-	}
+	requireBinaries(t)
 	shared.start.Do(func() { shared.err = startShared(t.Context()) })
 	require.NoError(t, shared.err)
 	return shared.stack
 }
 
-func startShared(ctx context.Context) error {
-	var err error
+func requireBinaries(t testing.TB) {
+	t.Helper()
+	for _, binary := range []string{"kcp", "kcp-front-proxy", "cache-server"} {
+		if _, err := exec.LookPath(filepath.Join(os.Getenv("KCP_BIN_DIR"), binary)); err != nil {
+			t.Skipf("a real kcp is needed, on PATH or in $KCP_BIN_DIR: %v", err)
+		}
+	}
+}
+
+func startShared(ctx context.Context) (err error) {
 	if shared.dir, err = os.MkdirTemp("", "kcp-migrate-realkcp-"); err != nil {
 		return err
 	}
+	shared.stack, err = startStack(ctx, shared.dir)
+	return err
+}
+
+// startStack gives a stack that is to be stopped even where there is an error too.
+func startStack(ctx context.Context, dir string, flags ...string) (*stack, error) {
 	running, err := installation.Start(ctx, installation.Options{
-		Dir: shared.dir, KCP: true, Extra: []string{"--api-servers", strconv.Itoa(*apiServers)},
+		Dir: dir, KCP: true, Extra: append(flags, "--api-servers", strconv.Itoa(*apiServers)),
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	shared.stack = &stack{Installation: running, workers: map[string]*installation.Process{}}
+	started := &stack{Installation: running, workers: map[string]*installation.Process{}}
 	for _, shard := range running.Shards {
-		if shared.stack.workers[shard.Name], err = running.StartWorker(ctx, shard.Name); err != nil {
-			return err
+		if started.workers[shard.Name], err = running.StartWorker(ctx, shard.Name); err != nil {
+			return started, err
 		}
 	}
-	return nil
+	return started, nil
 }
 
 // move moves a workspace with the command line, and tells how it went.

@@ -41,6 +41,10 @@ type Options struct {
 	EtcdMembers int
 	// SeparateSigningKeys gives each simulated shard its own keys for ServiceAccount tokens.
 	SeparateSigningKeys bool
+	// EncryptionConfigs are the files that the API servers of a real kcp's shards get as --encryption-provider-config, and
+	// EtcdPrefixes what they get as --etcd-prefix; a shard that is not in them stores in the clear, below the usual prefix.
+	EncryptionConfigs map[string]string
+	EtcdPrefixes      map[string]string
 	// TemporalFile keeps Temporal's state across restarts; empty keeps it in memory.
 	TemporalFile string
 }

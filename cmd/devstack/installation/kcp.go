@@ -37,6 +37,8 @@ func (i *Installation) startRealKcp(ctx context.Context) (kcp, error) {
 		LogFolder:       i.folder("logs"),
 		CacheEtcd:       cacheEtcd.Endpoints(),
 		ShardEtcds:      i.etcdEndpoints(),
+		Encryption:      i.options.EncryptionConfigs,
+		EtcdPrefixes:    i.options.EtcdPrefixes,
 		APIServers:      i.options.APIServers,
 		FrontProxyPorts: i.options.Ports.FrontDoors,
 	}

@@ -1,6 +1,7 @@
 package installation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -35,6 +36,8 @@ type Shard struct {
 	APIServers   []string `json:"apiServers"`
 	Kubeconfig   string   `json:"kubeconfig"`
 	WorkerConfig string   `json:"workerConfig"`
+	// EncryptionProviderConfig is the file that the shard's API servers are started with.
+	EncryptionProviderConfig string `json:"encryptionProviderConfig,omitempty"`
 }
 
 func (i *Installation) stateFile() string { return i.folder("devstack.json") }
@@ -57,10 +60,12 @@ func (i *Installation) writeFiles(kcp kcp, temporal *temporalserver.Server) (Sta
 		state.Shards = append(state.Shards, Shard{
 			Name:          shard,
 			EtcdEndpoints: i.etcds[shard].Endpoints(),
-			EtcdPrefix:    fixtures.Prefix,
+			EtcdPrefix:    cmp.Or(i.options.EtcdPrefixes[shard], fixtures.Prefix),
 			APIServers:    kcp.apiServers[shard],
 			Kubeconfig:    i.folder(shard + ".kubeconfig"),
 			WorkerConfig:  i.folder("worker-" + shard + ".yaml"),
+
+			EncryptionProviderConfig: i.options.EncryptionConfigs[shard],
 		})
 	}
 	if err := writeKubeconfigs(state, kcp); err != nil {

@@ -20,6 +20,7 @@ type workerConfig struct {
 	Shard                string   `json:"shard"`
 	EtcdEndpoints        []string `json:"etcd-endpoints"`
 	EtcdPrefix           string   `json:"etcd-prefix"`
+	EncryptionConfig     string   `json:"encryption-provider-config,omitempty"`
 	Kubeconfig           string   `json:"kubeconfig"`
 	APIServers           []string `json:"api-servers"`
 	FrontProxyKubeconfig string   `json:"front-proxy-kubeconfig"`
@@ -71,6 +72,7 @@ func writeWorkerConfig(state State, shard Shard, caFile string, certificate cert
 		Shard:                shard.Name,
 		EtcdEndpoints:        shard.EtcdEndpoints,
 		EtcdPrefix:           shard.EtcdPrefix,
+		EncryptionConfig:     shard.EncryptionProviderConfig,
 		Kubeconfig:           shard.Kubeconfig,
 		APIServers:           shard.APIServers,
 		FrontProxyKubeconfig: state.Kubeconfig,

@@ -1,6 +1,7 @@
 package realkcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -90,7 +91,7 @@ func (k *Kcp) shardFlags(shard, name string, files shardKubeconfigs) []string {
 		"--shard-name=" + shard,
 		"--root-directory=" + filepath.Join(k.config.Folder, name),
 		"--etcd-servers=" + strings.Join(k.config.ShardEtcds[shard], ","),
-		"--etcd-prefix=" + fixtures.Prefix,
+		"--etcd-prefix=" + cmp.Or(k.config.EtcdPrefixes[shard], fixtures.Prefix),
 		"--shard-base-url=" + k.APIServers[shard][0],
 		"--shard-external-url=" + k.FrontProxies[0],
 		"--shard-client-cert-file=" + k.pki.shardClient.Certificate,
@@ -106,6 +107,9 @@ func (k *Kcp) shardFlags(shard, name string, files shardKubeconfigs) []string {
 	}
 	if shard != fixtures.Shards[0] {
 		flags = append(flags, "--root-shard-kubeconfig-file="+files.rootShard)
+	}
+	if file := k.config.Encryption[shard]; file != "" {
+		flags = append(flags, "--encryption-provider-config="+file)
 	}
 	return append(flags, k.requestHeaders()...)
 }

@@ -34,6 +34,10 @@ type Config struct {
 	// CacheEtcd and ShardEtcds are the endpoints of the cache server's and of each shard's etcd.
 	CacheEtcd  []string
 	ShardEtcds map[string][]string
+	// Encryption has the EncryptionConfiguration file of each shard that encrypts, and EtcdPrefixes the storage prefix of
+	// each that has not the usual one.
+	Encryption   map[string]string
+	EtcdPrefixes map[string]string
 	// APIServers is how many processes serve each shard.
 	APIServers int
 	// FrontProxyPorts has one port for each front-proxy.
