@@ -3,10 +3,13 @@ package worker
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kcp-migrate/kcp-migrate/activities"
 )
 
 const minimalConfig = `
@@ -165,4 +168,19 @@ func TestEtcdPassword_ComesWithoutTheLineEnd(t *testing.T) {
 
 	require.NoError(t, err)
 	require.Equal(t, "secret", password)
+}
+
+func TestEncryption_ThatCannotBeUsed_IsRefusedByItsFlagAndWithoutASecret(t *testing.T) {
+	for content, problem := range map[string]string{
+		"kind: Secret": `"Secret"`,
+		`{apiVersion: apiserver.config.k8s.io/v1, kind: EncryptionConfiguration,
+			resources: [{resources: [secrets], providers: [{kms: {apiVersion: v2, name: vault, endpoint: hunter2}}]}]}`: "kms",
+	} {
+		config := &Config{EncryptionProviderConfig: writeConfig(t, strings.ReplaceAll(content, "\t", ""))}
+		_, err := config.encryption()
+		requireType(t, activities.InvalidInput, err)
+		require.ErrorContains(t, err, "--encryption-provider-config")
+		require.ErrorContains(t, err, problem)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
 }

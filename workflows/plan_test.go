@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
 
@@ -150,6 +151,8 @@ func TestNewPlan_WhatAPersonShouldKnow_IsWarnedOf(t *testing.T) {
 	facts.Origin.Contents.ChildWorkspaces = []string{"child"}
 	facts.Origin.Contents.APIExports = []string{"wild"}
 	facts.Origin.Version.Kcp = "v0.33.0"
+	facts.Origin.Encrypted = []keyspace.Family{{Group: "core", Resource: "configmaps"}, {Group: "core", Resource: "secrets"}}
+	facts.Destination.Encrypted = facts.Origin.Encrypted[:1]
 	facts.Destination.SigningKeys = "others"
 	facts.Input.ForceDestination, facts.Input.AcceptTokenLoss = true, true
 	plan, err := workflows.NewPlan(facts)
@@ -163,6 +166,7 @@ func TestNewPlan_WhatAPersonShouldKnow_IsWarnedOf(t *testing.T) {
 		"ca.crt in 2 token Secrets changes to the destination's",
 		"it holds APIExports (wild), and the workers of shard root have no access to kcp's cache server, which keeps copies of them: later changes may not reach consumers, and the origin's virtual workspace may refuse (docs/kcp-findings.md, Trap 5); give the workers --cache-kubeconfig first",
 		"the tokens of 1 ServiceAccounts die: the shards check them with different keys",
+		"shard root encrypts these at rest and shard shard-1 does not: core/secrets",
 		"kcp is older on shard shard-1 than on shard root",
 	}, plan.Warnings)
 }

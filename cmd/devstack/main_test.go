@@ -116,6 +116,7 @@ func TestRun_WhenKcpIsNotInstalled_SaysWhereItLooked(t *testing.T) {
 func TestRun_WithWrongFlags_ExitsWithUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"--nonsense"}, {"argument"}, {"--entries=-1"}, {"--api-servers=0"}, {"--front-doors=0"}, {"--etcd-members=2"}, {"--kcp", "--separate-signing-keys"},
+		{"--etcd-prefix=shard-1=/elsewhere"}, {"--encryption-provider-config=root"},
 	} {
 		code, stderr := runHere(t, args...)
 		require.Equal(t, exitUsage, code, args)
