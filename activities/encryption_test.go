@@ -82,7 +82,7 @@ func TestMove_BetweenShardsThatEncryptAndPrefixDifferently_IsWhole(t *testing.T)
 	entries, err := p.destination.store.Get(t.Context(), tenant, []activities.Ref{{Family: secrets, Suffix: "default/s"}})
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	require.Equal(t, secretText, string(entries[0].Value))
+	require.JSONEq(t, secretText, string(entries[0].Value))
 	require.Empty(t, p.destination.export(t, "/registry/"))
 }
 

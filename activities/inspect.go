@@ -80,9 +80,7 @@ func (s *Shard) surveyOrigin(ctx context.Context, logicalCluster string, report 
 	}
 	report.Entries, report.Bytes = report.Digest.Totals()
 	report.LeasedEntries = int64(len(report.Digest.Leased))
-	if report.Encrypted, err = s.Store.InspectEncryption(ctx, report.Digest.Names()); err != nil {
-		return fmt.Errorf("inspect encryption on shard %s: %w", s.Name, err)
-	}
+	report.Encrypted = s.Store.Encrypted(report.Digest.Names())
 	return nil
 }
 
@@ -180,9 +178,10 @@ func (s *Shard) surveyDestination(ctx context.Context, input InspectInput, repor
 		return err
 	}
 	written := append(input.Families, keyspace.LogicalClusters, keyspace.CustomResourceDefinitions)
-	if report.Encrypted, err = s.Store.InspectEncryption(ctx, written); err != nil {
-		return fmt.Errorf("inspect encryption on shard %s: %w", s.Name, err)
+	if err := s.Store.CheckEncryption(ctx, written); err != nil {
+		return fmt.Errorf("check encryption on shard %s: %w", s.Name, err)
 	}
+	report.Encrypted = s.Store.Encrypted(input.Families)
 	if report.Leftovers, err = s.Store.Keys(ctx, input.LogicalCluster, leftoversListed); err != nil {
 		return fmt.Errorf("list keys of %s on shard %s: %w", input.LogicalCluster, s.Name, err)
 	}

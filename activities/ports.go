@@ -117,9 +117,10 @@ type Reader interface {
 	List(ctx context.Context, logicalCluster string, families []keyspace.Family, revision int64) ([]Listed, error)
 	// Get gives those of refs that exist now.
 	Get(ctx context.Context, logicalCluster string, refs []Ref) ([]Entry, error)
-	// InspectEncryption gives those of the families whose values the store encrypts at rest, after it has read a few of
-	// each, whosever they are: ErrEncrypted where the newest cannot be decrypted.
-	InspectEncryption(ctx context.Context, families []keyspace.Family) ([]keyspace.Family, error)
+	// Encrypted gives those of the families whose values the store encrypts at rest.
+	Encrypted(families []keyspace.Family) []keyspace.Family
+	// CheckEncryption reads a few values of each family, whosever they are: ErrEncrypted where the newest cannot be decrypted.
+	CheckEncryption(ctx context.Context, families []keyspace.Family) error
 	// Keys lists at most limit keys of a logical cluster as they stand in etcd now, its LogicalCluster included.
 	Keys(ctx context.Context, logicalCluster string, limit int) ([]string, error)
 }

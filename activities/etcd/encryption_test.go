@@ -302,7 +302,7 @@ func TestObjects_UnderEncryption_AreEncryptedInEtcdAndNowhereElse(t *testing.T) 
 		require.NoError(t, err)
 		present, err := store.LogicalCluster(t.Context(), consumer)
 		require.NoError(t, err)
-		require.Equal(t, encryptedObject, string(present.Value))
+		require.JSONEq(t, encryptedObject, string(present.Value))
 		require.Equal(t, written, present.ModRevision)
 
 		created, err := store.CreateBoundCRD(t.Context(), guard, "uid", []byte(encryptedObject))
@@ -310,7 +310,7 @@ func TestObjects_UnderEncryption_AreEncryptedInEtcdAndNowhereElse(t *testing.T) 
 		require.True(t, created)
 		crds, err := store.BoundCRDs(t.Context(), []string{"uid"})
 		require.NoError(t, err)
-		require.Equal(t, encryptedObject, string(crds["uid"]))
+		require.JSONEq(t, encryptedObject, string(crds["uid"]))
 
 		opened := strings.Replace(encryptedObject, "}", `,"status":{}}`, 1)
 		_, err = store.Commit(t.Context(), guard, written, []byte(opened), guard.Token.Next(), activities.Landing{})
@@ -372,31 +372,27 @@ func TestPutIfUnchanged_RepeatedUnderEncryption_FindsItsOwnValue(t *testing.T) {
 	})
 }
 
-func TestInspectEncryption_TellsWhatItEncrypts_AndWhatItCannotRead(t *testing.T) {
+func TestCheckEncryption_WhenTheNewestOfSomeCannotBeRead_SaysSo(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		key := "/registry/core/secrets/" + neighbour + "/default/s-"
 		families := []keyspace.Family{configMaps, secrets, keyspace.LogicalClusters}
 		store := server.openEncrypted(t, "", configuration(rule("secrets *.core.kcp.io", "aescbc key2")))
-		encrypted, err := store.InspectEncryption(t.Context(), families)
-		require.NoError(t, err)
-		require.Equal(t, []keyspace.Family{secrets, keyspace.LogicalClusters}, encrypted)
+		require.NoError(t, store.CheckEncryption(t.Context(), families))
+		require.Equal(t, []keyspace.Family{secrets, keyspace.LogicalClusters}, store.Encrypted(families))
 
 		putRaw(t, store, key+"1", stored(t, "aescbc", "key1", key+"1", secretValue("s")))
-		_, err = store.InspectEncryption(t.Context(), families)
+		err := store.CheckEncryption(t.Context(), families)
 		require.ErrorIs(t, err, activities.ErrEncrypted)
 		require.ErrorContains(t, err, `key "key1" of provider aescbc`)
 
 		// A newer one proves the key; what is older may be left over.
 		putRaw(t, store, key+"2", stored(t, "aescbc", "key2", key+"2", secretValue("s")))
-		_, err = store.InspectEncryption(t.Context(), families)
-		require.NoError(t, err)
+		require.NoError(t, store.CheckEncryption(t.Context(), families))
 
 		bare := server.open(t)
-		_, err = bare.InspectEncryption(t.Context(), families)
-		require.ErrorIs(t, err, activities.ErrEncrypted)
-		encrypted, err = bare.InspectEncryption(t.Context(), []keyspace.Family{configMaps})
-		require.NoError(t, err)
-		require.Empty(t, encrypted)
+		require.ErrorIs(t, bare.CheckEncryption(t.Context(), families), activities.ErrEncrypted)
+		require.NoError(t, bare.CheckEncryption(t.Context(), []keyspace.Family{configMaps}))
+		require.Empty(t, bare.Encrypted(families))
 	})
 }
 

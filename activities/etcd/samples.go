@@ -11,20 +11,26 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 )
 
-// InspectEncryption gives those of the families whose values this store encrypts. It first reads a few values of
-// each, whosever they are: ErrEncrypted where the newest of these cannot be decrypted. An older one may be left over
-// from a key that is long retired: what kcp has forgotten is never encrypted anew.
-func (s *Store) InspectEncryption(ctx context.Context, families []keyspace.Family) ([]keyspace.Family, error) {
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(familiesInFlight)
+// Encrypted gives those of the families whose values this store encrypts.
+func (s *Store) Encrypted(families []keyspace.Family) []keyspace.Family {
 	var encrypted []keyspace.Family
 	for _, family := range families {
 		if s.encryption.encrypts(family) {
 			encrypted = append(encrypted, family)
 		}
-		group.Go(func() error { return s.tryDecrypting(groupCtx, family) })
 	}
-	return encrypted, group.Wait()
+	return encrypted
+}
+
+// CheckEncryption reads a few values of each family, whosever they are: ErrEncrypted where the newest of these cannot be
+// decrypted. An older one may be left over from a key that is long retired: what kcp has forgotten is never encrypted anew.
+func (s *Store) CheckEncryption(ctx context.Context, families []keyspace.Family) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(familiesInFlight)
+	for _, family := range families {
+		group.Go(func() error { return s.tryDecrypting(ctx, family) })
+	}
+	return group.Wait()
 }
 
 func (s *Store) tryDecrypting(ctx context.Context, family keyspace.Family) error {
