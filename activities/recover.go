@@ -57,7 +57,7 @@ func (s *Shard) Survey(ctx context.Context, input SurveyInput) (*Standing, error
 	standing := &Standing{Shard: s.Name, TransferAddress: s.TransferAddress, ReachesCache: s.Cache != nil}
 	err := heartbeating(ctx, func(ctx context.Context) error { return s.survey(ctx, input.LogicalCluster, standing) })
 	if err != nil {
-		return nil, permanent(fmt.Errorf("survey %s on shard %s: %w", input.LogicalCluster, s.Name, err))
+		return nil, permanentForward(fmt.Errorf("survey %s on shard %s: %w", input.LogicalCluster, s.Name, err))
 	}
 	return standing, nil
 }
