@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,6 +13,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,22 +96,29 @@ func TestOpen_WithTLS_SaysWhatIsWrongWithACertificate(t *testing.T) {
 	}
 }
 
-func TestOpen_WhenCertificatesRotate_ReadsThemAnew(t *testing.T) {
-	ours, theirs := newAuthority(t), newAuthority(t)
-	endpoint := startWithTLS(t, ours)
-	certFile, keyFile := theirs.issue(t)
-	config := Config{Endpoints: []string{endpoint}, CAFile: ours.file, CertFile: certFile, KeyFile: keyFile}
-	clientConfig, err := config.client()
+func TestStore_WhenCertificatesAndTheirAuthorityRotate_ReconnectsWithTheNewOnes(t *testing.T) {
+	before, after := newAuthority(t), newAuthority(t)
+	endpoint, stop := startWithTLSAt(t, before, "127.0.0.1:0")
+	certFile, keyFile := before.issue(t)
+	config := Config{Endpoints: []string{endpoint}, CAFile: before.file, CertFile: certFile, KeyFile: keyFile}
+	store, err := Open(t.Context(), config)
 	require.NoError(t, err)
-	_, err = connect(t.Context(), clientConfig)
-	require.Error(t, err)
+	defer func() { require.NoError(t, store.Close()) }()
 
-	newCert, newKey := ours.issue(t)
-	require.NoError(t, os.Rename(newCert, certFile))
-	require.NoError(t, os.Rename(newKey, keyFile))
-	client, err := connect(t.Context(), clientConfig)
-	require.NoError(t, err)
-	require.NoError(t, client.Close())
+	stop()
+	startWithTLSAt(t, after, strings.TrimPrefix(endpoint, "https://"))
+	ask := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := store.Revision(ctx)
+		return err
+	}
+	require.Error(t, ask(), "etcd is another authority's now")
+	newCert, newKey := after.issue(t)
+	for from, to := range map[string]string{newCert: certFile, newKey: keyFile, after.file: config.CAFile} {
+		require.NoError(t, os.Rename(from, to))
+	}
+	require.Eventually(t, func() bool { return ask() == nil }, waitFor, tick)
 }
 
 func TestOpen_WithAWrongPasswordOrTooFewRights_IsForbidden(t *testing.T) {
@@ -208,22 +218,29 @@ func writePEM(t *testing.T, file, kind string, der []byte) {
 // startWithTLS runs an etcd that asks its clients for certificates of an authority.
 func startWithTLS(t *testing.T, authority authority) string {
 	t.Helper()
+	endpoint, _ := startWithTLSAt(t, authority, "127.0.0.1:0")
+	return endpoint
+}
+
+func startWithTLSAt(t *testing.T, authority authority, address string) (endpoint string, stop func()) {
+	t.Helper()
 	certFile, keyFile := authority.issue(t)
 	configs, err := embedConfigs(t.TempDir(), 1, embedOptions{})
 	require.NoError(t, err)
 	config := configs[0]
-	config.ListenClientUrls = []url.URL{{Scheme: "https", Host: "127.0.0.1:0"}}
+	config.ListenClientUrls = []url.URL{{Scheme: "https", Host: address}}
 	config.AdvertiseClientUrls = config.ListenClientUrls
 	config.ClientTLSInfo = transport.TLSInfo{
 		CertFile: certFile, KeyFile: keyFile, TrustedCAFile: authority.file, ClientCertAuth: true,
 	}
 	server, err := embed.StartEtcd(config)
 	require.NoError(t, err)
-	t.Cleanup(server.Close)
+	stop = sync.OnceFunc(server.Close)
+	t.Cleanup(stop)
 	select {
 	case <-server.Server.ReadyNotify():
 	case <-time.After(startTimeout):
 		require.Fail(t, "etcd was not ready")
 	}
-	return "https://" + server.Clients[0].Addr().String()
+	return "https://" + server.Clients[0].Addr().String(), stop
 }

@@ -25,9 +25,9 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
@@ -52,7 +52,7 @@ type Config struct {
 	Endpoints []string
 	// Prefix is kcp's storage prefix (--etcd-prefix); empty means /registry.
 	Prefix string
-	// CAFile, CertFile and KeyFile are PEM files. Certificate and key are read anew at every handshake, so they may rotate.
+	// CAFile, CertFile and KeyFile are PEM files, read anew for every connection, so they may rotate.
 	CAFile, CertFile, KeyFile string
 	// Username and Password are for an etcd with authentication; empty otherwise.
 	Username, Password string
@@ -113,7 +113,7 @@ func (c Config) client() (clientv3.Config, error) {
 	if err != nil {
 		return clientv3.Config{}, err
 	}
-	return clientv3.Config{
+	config := clientv3.Config{
 		Endpoints:            c.Endpoints,
 		TLS:                  security,
 		Username:             c.Username,
@@ -126,19 +126,11 @@ func (c Config) client() (clientv3.Config, error) {
 		MaxCallRecvMsgSize: math.MaxInt32,
 		// Every error is returned to the caller; the client would print its retries beside.
 		Logger: zap.NewNop(),
-	}, nil
-}
-
-func (c Config) tls() (*tls.Config, error) {
-	if c.CAFile == "" && c.CertFile == "" && c.KeyFile == "" {
-		return nil, nil
 	}
-	files := transport.TLSInfo{TrustedCAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}
-	security, err := files.ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("load certificates: %w", err)
+	if security != nil {
+		config.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(rotatingCredentials{c})}
 	}
-	return security, nil
+	return config, nil
 }
 
 // connect first asks without a login, because etcd's client hides behind a timeout
