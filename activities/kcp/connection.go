@@ -76,12 +76,16 @@ func connect(kubeconfig, kubeContext string, servers []string) (connections, err
 	if err != nil {
 		return nil, err
 	}
+	transport, err := newRotatingTransport(kubeconfig, kubeContext)
+	if err != nil {
+		return nil, fmt.Errorf("load kubeconfig %s: %w", kubeconfig, err)
+	}
 	if len(servers) == 0 {
 		servers = []string{config.Host}
 	}
 	all := make(connections, 0, len(servers))
 	for _, server := range servers {
-		one, err := newConnection(config, server)
+		one, err := newConnection(config, transport, server)
 		if err != nil {
 			return nil, err
 		}
@@ -104,10 +108,11 @@ func loadKubeconfig(kubeconfig, kubeContext string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load kubeconfig %s: %w; check the file, and the context that it or the configuration chooses", kubeconfig, err)
 	}
+	config.UserAgent = "kcp-migrate"
 	return config, nil
 }
 
-func newConnection(base *rest.Config, server string) (connection, error) {
+func newConnection(base *rest.Config, transport http.RoundTripper, server string) (connection, error) {
 	host, err := serverRoot(server)
 	if err != nil {
 		return connection{}, err
@@ -119,8 +124,7 @@ func newConnection(base *rest.Config, server string) (connection, error) {
 	config.QPS = unlimited
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	config.UserAgent = "kcp-migrate"
-	client, err := rest.UnversionedRESTClientFor(config)
+	client, err := rest.UnversionedRESTClientForConfigAndClient(config, &http.Client{Transport: transport})
 	if err != nil {
 		return connection{}, fmt.Errorf("set up connection to %s: %w", host, err)
 	}
