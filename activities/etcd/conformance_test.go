@@ -73,20 +73,20 @@ func claimed(t testing.TB, store *Store) {
 
 func putRaw(t testing.TB, store *Store, key, value string, options ...clientv3.OpOption) {
 	t.Helper()
-	_, err := store.client.Put(t.Context(), key, value, options...)
+	_, err := admin(store).Put(t.Context(), key, value, options...)
 	require.NoError(t, err)
 }
 
 func deleteRaw(t testing.TB, store *Store, key string) {
 	t.Helper()
-	_, err := store.client.Delete(t.Context(), key)
+	_, err := admin(store).Delete(t.Context(), key)
 	require.NoError(t, err)
 }
 
 func compactAll(t testing.TB, store *Store) {
 	t.Helper()
 	putRaw(t, store, revisionKey, "")
-	_, err := store.client.Compact(t.Context(), revision(t, store))
+	_, err := admin(store).Compact(t.Context(), revision(t, store))
 	require.NoError(t, err)
 }
 
@@ -243,11 +243,11 @@ func TestRead_WhenAValueIsEncrypted_NamesTheFamilyAndNotTheValue(t *testing.T) {
 func TestRead_WhenALeaseHasEndedMeanwhile_LeavesItsEntryOut(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		store := server.open(t)
-		lease, err := store.client.Grant(t.Context(), 600)
+		lease, err := admin(store).Grant(t.Context(), 600)
 		require.NoError(t, err)
 		putRaw(t, store, "/registry/core/events/"+consumer+"/default/e", "event", clientv3.WithLease(lease.ID))
 		pinned := revision(t, store)
-		_, err = store.client.Revoke(t.Context(), lease.ID)
+		_, err = admin(store).Revoke(t.Context(), lease.ID)
 		require.NoError(t, err)
 		require.Empty(t, collect(t, store.Read(t.Context(), activities.ReadRequest{LogicalCluster: consumer, Revision: pinned})))
 	})
@@ -357,7 +357,7 @@ func TestWrite_WhenAcknowledged_IsInEtcdUpToThere(t *testing.T) {
 		claimed(t, store)
 		entries := someEntries(2000, 512)
 		err := store.Write(t.Context(), guard, oneBatch(entries), func(written activities.Written) {
-			response, err := store.client.Get(t.Context(), "/registry/core/configmaps/"+consumer+"/",
+			response, err := admin(store).Get(t.Context(), "/registry/core/configmaps/"+consumer+"/",
 				clientv3.WithRange(keyOf(written.Last)+"\x00"), clientv3.WithCountOnly())
 			require.NoError(t, err)
 			require.Equal(t, written.Entries, response.Count)
@@ -678,7 +678,7 @@ func TestDeleteVerified_AfterAnInterruptedAttempt_StillTellsOurDeletionsFromOthe
 func deleteFirstPage(t *testing.T, store *Store, verified int64) int64 {
 	t.Helper()
 	prefix := store.layout.FamilyPrefix(configMaps, consumer)
-	page, err := store.client.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(deletePage))
+	page, err := admin(store).Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(deletePage))
 	require.NoError(t, err)
 	deleted, err := store.sweep(guard, verified+1, store.deleteMarked).page(t.Context(), page.Kvs)
 	require.NoError(t, err)
@@ -706,11 +706,11 @@ func TestDeleteVerified_WhenALeaseRanOut_IsNobodysDeletion(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		ctx, store := t.Context(), server.open(t)
 		claimed(t, store)
-		lease, err := store.client.Grant(ctx, 600)
+		lease, err := admin(store).Grant(ctx, 600)
 		require.NoError(t, err)
 		putRaw(t, store, "/registry/core/events/"+consumer+"/default/e", "event", clientv3.WithLease(lease.ID))
 		verified := revision(t, store)
-		_, err = store.client.Revoke(ctx, lease.ID)
+		_, err = admin(store).Revoke(ctx, lease.ID)
 		require.NoError(t, err)
 		_, stragglers, err := store.DeleteVerified(ctx, guard, verified)
 		require.NoError(t, err)
@@ -731,7 +731,7 @@ func TestDeleteVerified_WhileSomebodyWrites_LosesNoWrite(t *testing.T) {
 		writing.Go(func() {
 			for range 200 {
 				ref := entries[rand.IntN(len(entries))].Ref
-				_, err := store.client.Put(ctx, keyOf(ref), "acknowledged")
+				_, err := admin(store).Put(ctx, keyOf(ref), "acknowledged")
 				if err == nil {
 					written[ref.String()] = true
 				}

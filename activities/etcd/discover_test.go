@@ -34,13 +34,15 @@ func counted(t *testing.T, server *server) (*Store, *asked) {
 		}
 		return invoke(ctx, method, request, reply, connection, options...)
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints:   server.endpoints,
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(count)},
-	})
+	config, err := server.config().client()
+	require.NoError(t, err)
+	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(count))
+	client, err := clientv3.New(config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return &Store{client: client, layout: keyspace.NewLayout(""), limits: newLimits(0)}, asked
+	store := &Store{client: client, layout: keyspace.NewLayout(""), limits: newLimits(0)}
+	server.admit(t, store)
+	return store, asked
 }
 
 func identity(first string) string { return first + strings.Repeat("0", 64-len(first)) }

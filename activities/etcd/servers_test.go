@@ -27,10 +27,11 @@ import (
 )
 
 // The servers of the conformance suite. Each starts when a test first asks for it and serves all tests after that.
+// Where authentication is on, the store has the rights that docs/operations.md lists and no other.
 var servers = []*server{
-	{name: "etcd 3.7", start: startEmbedded(1, embedOptions{})},
+	{name: "etcd 3.7 with authentication", start: startEmbedded(1, embedOptions{}), authenticates: true},
 	{name: "etcd 3.7 with three members", start: startEmbedded(3, embedOptions{})},
-	{name: "etcd of the system", start: startSystem()},
+	{name: "etcd of the system with authentication", start: startSystem("--bcrypt-cost", "4"), authenticates: true},
 }
 
 const startTimeout = 30 * time.Second
@@ -51,6 +52,8 @@ type startServer func() (endpoints []string, stop func(), err error)
 type server struct {
 	name  string
 	start startServer
+	// authenticates turns authentication on.
+	authenticates bool
 
 	once      sync.Once
 	endpoints []string
@@ -75,7 +78,12 @@ func eachServer(t *testing.T, test func(t *testing.T, server *server)) {
 
 func (s *server) require(t testing.TB) {
 	t.Helper()
-	s.once.Do(func() { s.endpoints, s.stop, s.failure = s.start() })
+	s.once.Do(func() {
+		s.endpoints, s.stop, s.failure = s.start()
+		if s.failure == nil && s.authenticates {
+			s.failure = enableAuthentication(s.endpoints)
+		}
+	})
 	if errors.Is(s.failure, errNotHere) {
 		t.Skip(s.failure.Error())
 	}
@@ -84,7 +92,7 @@ func (s *server) require(t testing.TB) {
 
 func (s *server) wipe(t testing.TB) {
 	t.Helper()
-	_, err := s.open(t).client.Delete(t.Context(), "\x00", clientv3.WithFromKey())
+	_, err := admin(s.open(t)).Delete(t.Context(), "\x00", clientv3.WithFromKey())
 	require.NoError(t, err)
 }
 
@@ -92,10 +100,49 @@ func (s *server) open(t testing.TB) *Store { return s.openBelow(t, "") }
 
 func (s *server) openBelow(t testing.TB, prefix string) *Store {
 	t.Helper()
-	store, err := Open(t.Context(), Config{Endpoints: s.endpoints, Prefix: prefix})
+	config := s.config()
+	config.Prefix = prefix
+	store, err := Open(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	s.admit(t, store)
 	return store
+}
+
+// config is that of a worker's user.
+func (s *server) config() Config {
+	config := Config{Endpoints: s.endpoints}
+	if s.authenticates {
+		config.Username, config.Password = workerUser, password
+	}
+	return config
+}
+
+// admit makes admin give a client that may do everything.
+func (s *server) admit(t testing.TB, store *Store) {
+	t.Helper()
+	if !s.authenticates {
+		return
+	}
+	config := s.config()
+	config.Username = "root"
+	root, err := config.client()
+	require.NoError(t, err)
+	client, err := clientv3.New(root)
+	require.NoError(t, err)
+	admins.Store(store, client)
+	t.Cleanup(func() { admins.Delete(store); require.NoError(t, client.Close()) })
+}
+
+// admins are the clients that may do everything, by the store whose may not.
+var admins sync.Map
+
+// admin is how a test looks at, or changes, what the store under test may not touch.
+func admin(store *Store) *clientv3.Client {
+	if root, found := admins.Load(store); found {
+		return root.(*clientv3.Client)
+	}
+	return store.client
 }
 
 // newServer starts one for a single test.
@@ -279,11 +326,11 @@ func load(t testing.TB, store *Store, lines []fixtureLine) {
 	leases := map[int64]clientv3.LeaseID{0: clientv3.NoLease}
 	for _, line := range lines {
 		if _, granted := leases[line.TTLSeconds]; !granted {
-			lease, err := store.client.Grant(t.Context(), line.TTLSeconds)
+			lease, err := admin(store).Grant(t.Context(), line.TTLSeconds)
 			require.NoError(t, err)
 			leases[line.TTLSeconds] = lease.ID
 		}
-		_, err := store.client.Put(t.Context(), line.Key, string(line.Value), clientv3.WithLease(leases[line.TTLSeconds]))
+		_, err := admin(store).Put(t.Context(), line.Key, string(line.Value), clientv3.WithLease(leases[line.TTLSeconds]))
 		require.NoError(t, err)
 	}
 }
@@ -298,7 +345,7 @@ type exported struct {
 // export gives every key of the store for which keep is true.
 func export(t testing.TB, store *Store, keep func(key string) bool) map[string]exported {
 	t.Helper()
-	response, err := store.client.Get(t.Context(), "\x00", clientv3.WithFromKey())
+	response, err := admin(store).Get(t.Context(), "\x00", clientv3.WithFromKey())
 	require.NoError(t, err)
 	keys := map[string]exported{}
 	for _, kv := range response.Kvs {
