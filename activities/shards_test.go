@@ -60,15 +60,20 @@ func newShardWith(t *testing.T, name string, config etcd.Config) *shard {
 		Shard: &activities.Shard{Name: name, Store: store, API: api, TransferAddress: name},
 		store: store, client: client, api: api,
 	}
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	one.env = suite.NewTestActivityEnvironment()
-	one.env.SetTestTimeout(30 * time.Second)
-	one.env.RegisterActivity(one.Shard)
+	one.env = newEnvironment(one.Shard)
 	layout := keyspace.NewLayout(config.Prefix)
 	one.put(t, layout.LogicalClusterKey(keyspace.SystemShard), logicalCluster(name))
 	api.control(t, client, layout)
 	return one
+}
+
+func newEnvironment(shard *activities.Shard) *testsuite.TestActivityEnvironment {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestActivityEnvironment()
+	env.SetTestTimeout(30 * time.Second)
+	env.RegisterActivity(shard)
+	return env
 }
 
 func startEtcd(t *testing.T) *clientv3.Client {
