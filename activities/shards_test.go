@@ -46,11 +46,14 @@ type shard struct {
 	env    *testsuite.TestActivityEnvironment
 }
 
-func newShard(t *testing.T, name string) *shard { return newShardWith(t, name, etcd.Config{}) }
+// newShard takes what is special about its etcd.
+func newShard(t *testing.T, name string, options ...func(*embed.Config)) *shard {
+	return newShardWith(t, name, etcd.Config{}, options...)
+}
 
-// newShardWith takes what is special about a shard's etcd.
-func newShardWith(t *testing.T, name string, config etcd.Config) *shard {
-	client := startEtcd(t)
+// newShardWith also takes what is special about the store.
+func newShardWith(t *testing.T, name string, config etcd.Config, options ...func(*embed.Config)) *shard {
+	client := startEtcd(t, options...)
 	config.Endpoints = client.Endpoints()
 	store, err := etcd.Open(t.Context(), config)
 	require.NoError(t, err)
@@ -76,7 +79,7 @@ func newEnvironment(shard *activities.Shard) *testsuite.TestActivityEnvironment 
 	return env
 }
 
-func startEtcd(t *testing.T) *clientv3.Client {
+func startEtcd(t *testing.T, options ...func(*embed.Config)) *clientv3.Client {
 	config := embed.NewConfig()
 	config.Dir = t.TempDir()
 	config.LogLevel = "fatal"
@@ -86,6 +89,9 @@ func startEtcd(t *testing.T) *clientv3.Client {
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{loopback}, []url.URL{loopback}
 	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{loopback}, []url.URL{loopback}
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	for _, set := range options {
+		set(config)
+	}
 	server, err := embed.StartEtcd(config)
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
@@ -302,9 +308,13 @@ type pair struct {
 
 func newPair(t *testing.T) pair { return newPairWith(t, etcd.Config{}, etcd.Config{}) }
 
-// newPairWith takes what is special about the etcds; the origin's prefix is the usual one.
+// newPairWith takes what is special about the stores; the origin's prefix is the usual one.
 func newPairWith(t *testing.T, origin, destination etcd.Config) pair {
-	p := pair{origin: newShardWith(t, "root", origin), destination: newShardWith(t, "shard-1", destination)}
+	return newPairOf(t, newShardWith(t, "root", origin), newShardWith(t, "shard-1", destination))
+}
+
+func newPairOf(t *testing.T, origin, destination *shard) pair {
+	p := pair{origin: origin, destination: destination}
 	p.destination.Dialer = direct{activities.NewOrigin(p.origin.store)}
 	for key, value := range map[string]string{
 		layout.LogicalClusterKey(tenant):                               logicalCluster("root"),
