@@ -65,7 +65,7 @@ func permanent(err error) error {
 	}{
 		{ErrTokenLost, TokenLost, "this attempt was replaced by a newer one; nothing to do"},
 		{ErrNotFenced, FenceLost, "someone lifted the fence or deleted the logical cluster; start the move again"},
-		{ErrNoSpace, NoSpace, "compact and defragment that etcd or raise its quota, disarm the alarm, and start the move again"},
+		{ErrNoSpace, NoSpace, "compact and defragment that etcd or raise its quota, and disarm the alarm; a move that was undone can then be started again"},
 		{ErrForbidden, Forbidden, "give the worker's credentials the rights that docs/operations.md lists"},
 	} {
 		if errors.Is(err, known.cause) {

@@ -135,3 +135,9 @@ func passing(err error) bool {
 	}
 	return !temporal.IsCanceledError(err)
 }
+
+// isOutOfSpace reports whether a step waits for a person to make room in an etcd.
+func isOutOfSpace(err error) bool {
+	var application *temporal.ApplicationError
+	return errors.As(err, &application) && application.Type() == activities.NoSpace
+}

@@ -25,10 +25,17 @@ const (
 // insist repeats what must not be skipped until it is done: what is retryable the activity's own policy retries, and
 // after a permanent error the next try waits for a person to mend the cause. ctx must be a disconnected one.
 func (m *migration) insist(ctx workflow.Context, what string, attempt func(workflow.Context) error) {
+	_ = m.insistWhile(ctx, func(error) bool { return true }, what, attempt) // whatever the error, it goes on
+}
+
+// insistWhile gives up on an error that is not worth it, and gives that.
+func (m *migration) insistWhile(
+	ctx workflow.Context, worthIt func(error) bool, what string, attempt func(workflow.Context) error,
+) error {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := m.patiently(ctx, what, attempt)
-		if err == nil {
-			return
+		if err == nil || !worthIt(err) {
+			return err
 		}
 		workflow.GetLogger(ctx).Error("Step must not be skipped and is tried again", "step", what, "pause", pause, "error", err)
 		m.advise(ctx, "%s: %s. Mend the cause; it is tried again every %s", what, message(err), pause)

@@ -11,7 +11,8 @@ import (
 )
 
 // undo takes the move back unless it finds the commit landed. ctx must be a disconnected one. A row that fails for good
-// is noted and the next one taken, so that as much as possible is given back.
+// is noted and the next one taken, so that as much as possible is given back. In an etcd that is out of space no fence can
+// be lifted: there it waits for a person to make room, as everybody else in that shard does.
 func (m *migration) undo(ctx workflow.Context) (committed bool) {
 	m.undoing = true
 	m.stop()
@@ -27,7 +28,7 @@ func (m *migration) undo(ctx workflow.Context) (committed bool) {
 		}
 		m.status.Step = "undo: " + row.what
 		m.show(ctx)
-		if err := m.patiently(ctx, row.what, row.take); err != nil {
+		if err := m.insistWhile(ctx, isOutOfSpace, row.what, row.take); err != nil {
 			m.undoErr = errors.Join(m.undoErr, fmt.Errorf("%s: %s", row.what, message(err)))
 			m.status.NotUndone = append(m.status.NotUndone, row.what+": "+message(err))
 			workflow.GetLogger(ctx).Error("Undo step failed for good", "step", row.what, "error", err)

@@ -263,6 +263,33 @@ func TestUndo_SealThatCannotBeMade_KeepsTheFenceAndSaysSo(t *testing.T) {
 	w.givenBack()
 }
 
+func TestUndo_WhenTheOriginsEtcdIsFull_WaitsForRoomAndSaysSo(t *testing.T) {
+	for _, name := range []string{"RaiseToken", "TouchOrigin", "LiftFence", "WakeShard"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.faults["Commit"] = []func() error{broken}
+			before := map[string]string{"WakeShard": "LiftFence"}[name]
+			if before == "" {
+				before = "Seal"
+			}
+			w.onCall[before] = func() { w.faults[name] = []func() error{outOfSpace, outOfSpace} }
+			var waiting workflows.Status
+			w.env.RegisterDelayedCallback(func() { waiting = w.status() }, 12*time.Second)
+			w.move(usualInput)
+
+			require.Contains(t, waiting.Advice, "disarm the alarm")
+			_, result := w.failure()
+			require.Empty(t, result.NotUndone)
+			require.Len(t, result.Undone, 9)
+			w.givenBack()
+		})
+	}
+}
+
+func outOfSpace() error {
+	return activities.Refuse(activities.NoSpace, "make room and disarm the alarm")
+}
+
 func TestUndo_CancelDuringTheUndo_ChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.faults["CopyEntries"] = []func() error{broken}
