@@ -181,6 +181,10 @@ func (s *Shard) carryOne(ctx context.Context, input CarryInput, straggler Stragg
 		newest = 0 // new at the origin: only where the destination has none
 	}
 	written, err := s.Store.PutIfUnchanged(ctx, input.Guard, entry, max(newest, straggler.DestinationRevision))
+	if errors.Is(err, ErrTooLarge) {
+		straggler.Reason = "too large for the destination's etcd; it was left at the origin"
+		return straggler, nil
+	}
 	if err != nil {
 		return straggler, fmt.Errorf("write straggler %s: %w", straggler.Ref, err)
 	}

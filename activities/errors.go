@@ -30,6 +30,7 @@ const (
 	Unreachable            = "Unreachable"
 	Forbidden              = "Forbidden"
 	NoSpace                = "NoSpace"
+	EntryTooLarge          = "EntryTooLarge"
 	AwayTooLong            = "AwayTooLong"
 	WatchesNotCut          = "WatchesNotCut"
 	FenceLost              = "FenceLost"
@@ -66,6 +67,7 @@ func permanent(err error) error {
 		{ErrTokenLost, TokenLost, "this attempt was replaced by a newer one; nothing to do"},
 		{ErrNotFenced, FenceLost, "someone lifted the fence or deleted the logical cluster; start the move again"},
 		{ErrNoSpace, NoSpace, "compact and defragment that etcd or raise its quota, and disarm the alarm; a move that was undone can then be started again"},
+		{ErrTooLarge, EntryTooLarge, "raise that etcd's --max-request-bytes to the origin's at least, and start the move again"},
 		{ErrForbidden, Forbidden, "give the worker's credentials the rights that docs/operations.md lists"},
 	} {
 		if errors.Is(err, known.cause) {

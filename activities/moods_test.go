@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 	"github.com/kcp-migrate/kcp-migrate/test/etcdproxy"
 )
 
@@ -107,6 +108,30 @@ func TestCopyEntries_WhenTheDestinationIsFull_IsTakenBackAndTheOriginOpens(t *te
 	require.Empty(t, p.destination.export(t, "/kcp-migrate/migrations/"))
 	require.Len(t, p.origin.export(t, "/registry/core/configmaps/"+tenant+"/"), 102)
 	require.False(t, p.origin.logicalCluster(t, tenant).Inactive())
+}
+
+func TestMove_OfAnEntryThatIsTooLargeForTheDestination_IsRefusedOrLeavesIt(t *testing.T) {
+	small := func(config *embed.Config) { config.MaxRequestBytes = 50 << 10 }
+	p := newPairOf(t, newShard(t, "root"), newShard(t, "shard-1", small))
+	fence := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fence.Revision)
+	verified := p.verify(t, first)
+	p.commit(t)
+	p.fatten(t, 1)
+	late := activities.Straggler{Ref: activities.Ref{Family: keyspace.Family{Group: "core", Resource: "configmaps"}, Suffix: "fat/0000"}}
+	held := activities.Guard{LogicalCluster: tenant, Token: first.Next().Next()}
+	carried, err := perform[activities.CarryResult](t, p.destination, p.destination.CarryStragglers, activities.CarryInput{
+		Guard: held, Origin: p.ref, VerifiedRevision: verified.OriginRevision, Stragglers: []activities.Straggler{late},
+	})
+	require.NoError(t, err, "a cleanup only goes forward")
+	require.False(t, carried.Stragglers[0].Carried)
+	require.Contains(t, carried.Stragglers[0].Reason, "too large")
+
+	err = attempt(t, p.destination, p.destination.CopyEntries, activities.CopyInput{Guard: held, Origin: p.ref, Revision: p.revision(t)})
+	requireRefused(t, activities.EntryTooLarge, err)
+	require.ErrorContains(t, err, "fat/0000")
+	require.ErrorContains(t, err, "--max-request-bytes")
 }
 
 func TestLiftFence_WhenTheOriginIsFull_SaysWhatToDoAndThenGoesOn(t *testing.T) {

@@ -23,6 +23,8 @@ var (
 	ErrCommitted = errors.New("commit has landed")
 	// ErrNoSpace: etcd is out of space.
 	ErrNoSpace = errors.New("etcd is out of space")
+	// ErrTooLarge: etcd takes no request as large as this.
+	ErrTooLarge = errors.New("request is too large for etcd")
 	// ErrNotFenced: the origin's fence does not stand or is not of this move.
 	ErrNotFenced = errors.New("logical cluster is not fenced by this move")
 	// ErrNotFound: there is no such object.

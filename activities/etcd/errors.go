@@ -24,6 +24,9 @@ var meanings = map[error]error{
 
 // translate gives etcd's errors the names that the activities know.
 func translate(err error) error {
+	if isTooLarge(err) {
+		return fmt.Errorf("%w: %w", activities.ErrTooLarge, err)
+	}
 	var refusal rpctypes.EtcdError
 	if !errors.As(err, &refusal) {
 		return err

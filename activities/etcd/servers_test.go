@@ -158,6 +158,9 @@ type embedOptions struct {
 	maxTxnOps       uint
 	maxRequestBytes uint
 	quotaBytes      int64
+	// authToken is etcd's --auth-token; tokenSeconds its --auth-token-ttl.
+	authToken    string
+	tokenSeconds uint
 }
 
 func startEmbedded(members int, options embedOptions) startServer {
@@ -220,6 +223,12 @@ func embedConfigs(folder string, members int, options embedOptions) ([]*embed.Co
 		}
 		if options.maxRequestBytes > 0 {
 			config.MaxRequestBytes = options.maxRequestBytes
+		}
+		if options.authToken != "" {
+			config.AuthToken = options.authToken
+		}
+		if options.tokenSeconds > 0 {
+			config.AuthTokenTTL = options.tokenSeconds
 		}
 		initial = append(initial, config.Name+"="+peer.String())
 		configs = append(configs, config)

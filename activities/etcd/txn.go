@@ -14,8 +14,7 @@ import (
 // guarded runs one Txn that compares the guard's token before anything else.
 // ErrTokenLost and ErrConflict tell apart which comparison failed.
 //
-// The token is read in a second request and not in the Txn's Else, so that a value that just fitted
-// into the API server's Txn (which names its key three times) fits into this one.
+// The token is read in a second request and not in the Txn's Else, so that large values fit: see putTightly.
 // No token ever returns, so a token read as held afterwards was held before.
 func (s *Store) guarded(
 	ctx context.Context, guard activities.Guard, compares []clientv3.Cmp, operations ...clientv3.Op,

@@ -31,6 +31,7 @@ var sentinels = []struct {
 	{activities.ErrClaimed, codes.AlreadyExists, "CLAIMED"},
 	{activities.ErrCompacted, codes.OutOfRange, "COMPACTED"},
 	{activities.ErrNoSpace, codes.ResourceExhausted, "NO_SPACE"},
+	{activities.ErrTooLarge, codes.ResourceExhausted, "TOO_LARGE"},
 	{activities.ErrNotFound, codes.NotFound, "NOT_FOUND"},
 }
 
