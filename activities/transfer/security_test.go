@@ -5,7 +5,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -228,4 +231,146 @@ func TestServer_RefusesRequestsWithoutAGuard(t *testing.T) {
 	_, err = stream.Recv()
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 	require.Zero(t, source.calls.Load())
+}
+
+func TestServer_WhenAMoveIsOver_ServesItNoMore(t *testing.T) {
+	claims := &endingClaims{fakeClaims: fakeClaims{token: guard.Token}}
+	remote := claimedBy(t, newFakeSource(tenant(1), 1), claims)
+	_, err := readAll(t.Context(), remote, readRequest())
+	require.NoError(t, err)
+	claims.released.Store(true)
+	requireEveryMethodFails(t, remote, func(err error) { require.ErrorIs(t, err, activities.ErrTokenLost) })
+}
+
+// endingClaims is a claim that is released.
+type endingClaims struct {
+	fakeClaims
+	released atomic.Bool
+}
+
+func (e *endingClaims) ReadClaim(ctx context.Context, logicalCluster string) (activities.Claim, error) {
+	if e.released.Load() {
+		return activities.Claim{}, activities.ErrNotFound
+	}
+	return e.fakeClaims.ReadClaim(ctx, logicalCluster)
+}
+
+// rawFrame goes over the wire as it is.
+type rawFrame []byte
+
+type rawCodec struct{}
+
+func (rawCodec) Marshal(frame any) ([]byte, error) { return frame.(rawFrame), nil }
+func (rawCodec) Unmarshal(_ []byte, _ any) error   { return nil }
+func (rawCodec) Name() string                      { return "proto" }
+
+func TestServer_GivenFramesThatAreNone_RefusesThemAndServesOn(t *testing.T) {
+	source := newFakeSource(tenant(1), 1)
+	address, _ := serve(t, newServer(t, Config{}, source))
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, connection.Close()) }()
+	for name, frame := range map[string]rawFrame{
+		"malformed": []byte("\xff\xff\xff\xff not protobuf"),
+		"cut short": {0x0a, 0x7f, 'x'},
+		"oversized": make(rawFrame, maxRequestBytes+1),
+		"empty":     {},
+	} {
+		var answer rawFrame
+		err := connection.Invoke(t.Context(), transferpb.Transfer_Revision_FullMethodName, frame, &answer, grpc.ForceCodec(rawCodec{}))
+		require.Error(t, err, name)
+	}
+	require.Zero(t, source.calls.Load())
+
+	for _, garbage := range []string{"GET / HTTP/1.1\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\x00\x00\x00\x00\x00\x00", "\x00"} {
+		stranger, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		_, err = stranger.Write([]byte(garbage))
+		require.NoError(t, err)
+		require.NoError(t, stranger.Close())
+	}
+	_, err = dialPlain(t, address).Revision(t.Context(), guard)
+	require.NoError(t, err)
+}
+
+func dialPlain(t *testing.T, address string) activities.Source {
+	t.Helper()
+	dialer, err := NewDialer(Config{})
+	require.NoError(t, err)
+	return dial(t, dialer, address)
+}
+
+func TestServer_GivenNamesThatAreNone_RefusesThem(t *testing.T) {
+	source := newFakeSource(tenant(1), 1)
+	address, _ := serve(t, newServer(t, Config{}, source))
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, connection.Close()) }()
+	raw := transferpb.NewTransferClient(connection)
+	for _, family := range []string{"", "core", "core/secrets/another-cluster", "core/secrets/customresources/x"} {
+		listing, err := raw.List(t.Context(), &transferpb.ListRequest{Guard: encodeGuard(guard), Families: []string{family}})
+		require.NoError(t, err)
+		_, err = listing.Recv()
+		require.Error(t, err, family)
+		getting, err := raw.Get(t.Context(), &transferpb.GetRequest{Guard: encodeGuard(guard), Refs: []*transferpb.Ref{{Family: family}}})
+		require.NoError(t, err)
+		_, err = getting.Recv()
+		require.Error(t, err, family)
+		require.NotErrorIs(t, err, io.EOF, family)
+	}
+	require.Zero(t, source.calls.Load())
+}
+
+func TestServer_GivenAThousandSilentConnections_StillServesWorkers(t *testing.T) {
+	config := newAuthority(t).trustedConfig(t)
+	address, _ := serve(t, newServer(t, config, newFakeSource(tenant(1), 1)))
+	for range 1000 {
+		silent, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, silent.Close()) }()
+	}
+	dialer, err := NewDialer(config)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), handshakeLimit/2)
+	defer cancel()
+	_, err = dial(t, dialer, address).Revision(ctx, guard)
+	require.NoError(t, err)
+}
+
+func TestServer_AskedAThousandTimesAtOnce_AnswersSomeAtATime(t *testing.T) {
+	source := &countingSource{Source: newFakeSource(nil, 1), held: make(chan struct{})}
+	address, _ := serve(t, newServer(t, Config{}, source))
+	const connections, requests = 64, 16
+	var asking sync.WaitGroup
+	failures := make(chan error, connections*requests)
+	for range connections {
+		remote := dialPlain(t, address)
+		for range requests {
+			asking.Go(func() {
+				_, err := remote.Revision(t.Context(), guard)
+				failures <- err
+			})
+		}
+	}
+	require.Eventually(t, func() bool { return source.atOnce.Load() == maxRequests }, patience, time.Millisecond)
+	require.Never(t, func() bool { return source.atOnce.Load() > maxRequests }, 200*time.Millisecond, 10*time.Millisecond)
+	close(source.held)
+	asking.Wait()
+	for range connections * requests {
+		require.NoError(t, <-failures)
+	}
+}
+
+// countingSource holds its answers back and counts them.
+type countingSource struct {
+	activities.Source
+	atOnce atomic.Int64
+	held   chan struct{}
+}
+
+func (c *countingSource) Revision(ctx context.Context, asked activities.Guard) (int64, error) {
+	c.atOnce.Add(1)
+	defer c.atOnce.Add(-1)
+	<-c.held
+	return c.Source.Revision(ctx, asked)
 }

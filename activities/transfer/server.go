@@ -28,7 +28,9 @@ type Server struct {
 	claims     Claims
 	stallLimit time.Duration
 	drainLimit time.Duration
-	grpc       *grpc.Server
+	// places are taken by the requests that are being answered.
+	places chan struct{}
+	grpc   *grpc.Server
 }
 
 // NewServer reads config's files once, to refuse unusable ones at the start.
@@ -37,11 +39,14 @@ func NewServer(config Config, source activities.Source, claims Claims) (*Server,
 	if err != nil {
 		return nil, fmt.Errorf("set up transfer server: %w", err)
 	}
-	server := &Server{config: config, claims: claims, stallLimit: stallLimit, drainLimit: drainLimit}
+	server := &Server{
+		config: config, claims: claims, stallLimit: stallLimit, drainLimit: drainLimit, places: make(chan struct{}, maxRequests),
+	}
 	server.grpc = grpc.NewServer(
 		grpc.Creds(credentials),
 		grpc.ConnectionTimeout(handshakeLimit),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval, Timeout: pingLimit}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingInterval / 2}),
 		grpc.WaitForHandlers(true),
@@ -74,6 +79,11 @@ func (s *Server) drain() {
 }
 
 func (s *Server) interceptUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	if err := s.authorize(ctx, request); err != nil {
 		return nil, toStatus(err)
 	}
@@ -82,7 +92,22 @@ func (s *Server) interceptUnary(ctx context.Context, request any, _ *grpc.UnaryS
 }
 
 func (s *Server) interceptStream(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	leave, err := s.enter(stream.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
 	return toStatus(handler(service, &guardedStream{ServerStream: stream, server: s}))
+}
+
+// enter waits for a place.
+func (s *Server) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case s.places <- struct{}{}:
+		return func() { <-s.places }, nil
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
 }
 
 // authorize stands before every method: a request without a guard, or for a cluster that the guard's run has not claimed, is refused.

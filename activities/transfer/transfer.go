@@ -19,6 +19,8 @@ const PeerName = "kcp-migrate-worker"
 const (
 	// maxBatchBytes bounds a message of many entries; one entry above it travels alone.
 	maxBatchBytes = 1 << 20
+	// maxRequestBytes is what a server accepts: the names of maxRefs entries, whose keys in etcd have some 400 bytes at most.
+	maxRequestBytes = 1 << 20
 	// maxMessageBytes is what a client accepts: etcd's largest values (1.5 MiB unless raised, 10 MiB at its recommended most) and room to spare.
 	maxMessageBytes = 16 << 20
 	// windowBytes is how much a stream may be ahead of its reader: 80 MB/s at a round trip of 50 ms.
@@ -26,10 +28,13 @@ const (
 	// maxRefs bounds the values that one Get holds in the origin worker's memory.
 	maxRefs = 1000
 
-	// maxConnections and maxStreams bound what all destination workers together can ask of one origin worker.
-	// A move needs one connection and a few streams; a caller above the limit waits.
-	maxConnections = 64
-	maxStreams     = 16
+	// maxConnections bounds what peers can open that have shown no certificate yet; each costs some kilobytes. It is far more
+	// than workers need, so that strangers who connect and say nothing do not keep them out.
+	maxConnections = 2048
+	// maxRequests and maxStreams (for each connection) bound what all destination workers together can ask of one origin
+	// worker at a time. A move needs a few; a request above the limit waits.
+	maxRequests = 128
+	maxStreams  = 16
 
 	// stallLimit ends a stream whose reader takes no message for so long.
 	stallLimit = 2 * time.Minute
