@@ -1,7 +1,7 @@
 # kcp-migrate. `make help` lists what there is to do.
 
 ENTRIES   ?= 0
-FUZZ_TIME ?= 30s
+FUZZ_TIME ?= 60s
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 GO    := go
@@ -79,9 +79,9 @@ bench: ## Run the benchmarks
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZ_TIME
-	@for package in $$($(GO) list ./...); do \
-		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) $$package || exit 1; \
+	@for package in $$(grep -rl --include=*_test.go '^func Fuzz' activities workflows worker | xargs -n 1 dirname | sort -u); do \
+		for target in $$(grep -h --include=*_test.go -o '^func Fuzz[A-Za-z0-9]*' $$package/*_test.go | cut -c 6-); do \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) ./$$package || exit 1; \
 		done; \
 	done
 

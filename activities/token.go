@@ -22,11 +22,11 @@ func (t Token) Run() string {
 // Number is the token's n, 0 when the token is malformed.
 func (t Token) Number() int {
 	_, number, _ := strings.Cut(string(t), "/")
-	n, err := strconv.Atoi(number)
+	n, err := strconv.ParseUint(number, 10, 31) // leaves room to be raised
 	if err != nil {
 		return 0
 	}
-	return n
+	return int(n)
 }
 
 // Next is the token raised by one.

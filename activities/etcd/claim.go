@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
@@ -107,8 +108,12 @@ func (s *Store) readClaim(ctx context.Context, logicalCluster string) (claim, er
 	if err != nil {
 		return claim{}, fmt.Errorf("read claim of logical cluster %s: %w", logicalCluster, translate(err))
 	}
+	return claimOf(logicalCluster, response.Kvs)
+}
+
+func claimOf(logicalCluster string, kvs []*mvccpb.KeyValue) (claim, error) {
 	var read claim
-	for _, kv := range response.Kvs {
+	for _, kv := range kvs {
 		switch string(kv.Key) {
 		case tokenKey(logicalCluster):
 			read.Token = activities.Token(kv.Value)
@@ -118,10 +123,11 @@ func (s *Store) readClaim(ctx context.Context, logicalCluster string) (claim, er
 			}
 			read.infoRevision = kv.ModRevision
 		case committedKey(logicalCluster):
-			if read.landing, err = decodeLanding(kv.Value, kv.ModRevision); err != nil {
+			landing, err := decodeLanding(kv.Value, kv.ModRevision)
+			if err != nil {
 				return claim{}, fmt.Errorf("decode landing of logical cluster %s: %w", logicalCluster, err)
 			}
-			read.committedRevision = kv.ModRevision
+			read.landing, read.committedRevision = landing, kv.ModRevision
 		case deletedKey(logicalCluster):
 			read.DroppedAt = kv.CreateRevision
 		}
