@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
@@ -307,4 +308,33 @@ func TestWrite_OfAValueThatIsTooLarge_NamesItsEntry(t *testing.T) {
 	}
 	_, err := store.PutIfUnchanged(t.Context(), guard, huge[0], 0)
 	require.ErrorIs(t, err, activities.ErrTooLarge)
+}
+
+// The servers leave goroutines behind themselves, so this looks at one store's alone.
+func TestClose_AfterEveryKindOfWork_LeavesNothingRunning(t *testing.T) {
+	lines := fixture(t, "root")
+	eachServer(t, func(t *testing.T, server *server) {
+		load(t, server.open(t), lines)
+		before := goleak.IgnoreCurrent()
+		store, err := Open(t.Context(), server.config())
+		require.NoError(t, err)
+		claimed(t, store)
+		for range collect(t, store.Read(t.Context(), activities.ReadRequest{LogicalCluster: consumer, Revision: revision(t, store)})) {
+			break
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		err = store.AwaitLogicalCluster(ctx, consumer, func(*activities.Object) (bool, error) { cancel(); return false, nil })
+		require.ErrorIs(t, err, context.Canceled)
+		unlock, err := store.Lock(t.Context(), "wake")
+		require.NoError(t, err)
+		unlock()
+		for name, write := range everyWrite {
+			if name != "LiftRevision" && name != "Release" { // one has no end here, the other ends all others
+				err := write(t.Context(), store, guard)
+				require.NotErrorIs(t, err, activities.ErrForbidden, name)
+			}
+		}
+		require.NoError(t, store.Close())
+		goleak.VerifyNone(t, before)
+	})
 }
