@@ -2,7 +2,6 @@ package workflows_test
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,7 +26,7 @@ func FuzzInput(f *testing.F) {
 		}
 		if err := input.Validate(); err != nil {
 			var refusal *temporal.ApplicationError
-			require.True(t, errors.As(err, &refusal))
+			require.ErrorAs(t, err, &refusal)
 			require.Equal(t, activities.InvalidInput, refusal.Type())
 			return
 		}

@@ -95,7 +95,7 @@ func (p *Proxy) passRequests(method string, from grpc.ServerStream, to grpc.Clie
 				return err
 			}
 		}
-		if err := to.SendMsg(message); err != nil {
+		if to.SendMsg(message) != nil {
 			return nil // etcd has ended the call, and its answer says why
 		}
 	}

@@ -20,6 +20,8 @@ type kcp struct {
 	// frontProxyAdmin and shardAdmin may do everything there.
 	frontProxyAdmin kubeconfigs.Credentials
 	shardAdmin      kubeconfigs.Credentials
+	// frontProxyWorker may do what workers need there.
+	frontProxyWorker kubeconfigs.Credentials
 }
 
 func (i *Installation) startRealKcp(ctx context.Context) (kcp, error) {
@@ -60,11 +62,13 @@ func (i *Installation) startRealKcp(ctx context.Context) (kcp, error) {
 		servingCA:       running.ServingCA,
 		frontProxyAdmin: kubeconfigs.Credentials{Certificate: running.FrontProxyAdmin},
 		shardAdmin:      kubeconfigs.Credentials{Certificate: running.ShardAdmin},
+
+		frontProxyWorker: kubeconfigs.Credentials{Certificate: running.FrontProxyWorker},
 	}, nil
 }
 
-// writeKubeconfigs writes admin.kubeconfig, which leads through the front door to the
-// workspace root, and one that leads straight to each shard.
+// writeKubeconfigs writes admin.kubeconfig and, for workers, front-proxy.kubeconfig, which lead through the front door
+// to the workspace root, and one that leads straight to each shard.
 func writeKubeconfigs(state State, kcp kcp) error {
 	admin := kubeconfigs.Access{
 		Context:     kubeconfigs.DefaultContext,
@@ -73,6 +77,11 @@ func writeKubeconfigs(state State, kcp kcp) error {
 		Credentials: kcp.frontProxyAdmin,
 	}
 	if err := kubeconfigs.Write(state.Kubeconfig, admin); err != nil {
+		return err
+	}
+	worker := admin
+	worker.Credentials = kcp.frontProxyWorker
+	if err := kubeconfigs.Write(state.frontProxyKubeconfig(), worker); err != nil {
 		return err
 	}
 	for _, shard := range state.Shards {

@@ -63,6 +63,8 @@ func (i *Installation) startSimulation(ctx context.Context) (kcp, error) {
 		servingCA:       s.authority.Certificate,
 		frontProxyAdmin: admin,
 		shardAdmin:      admin,
+
+		frontProxyWorker: admin,
 	}, nil
 }
 

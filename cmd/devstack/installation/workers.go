@@ -62,6 +62,11 @@ func writeWorkerConfigs(state State) error {
 	return nil
 }
 
+// frontProxyKubeconfig is the file of what workers may do through the front door.
+func (s State) frontProxyKubeconfig() string {
+	return filepath.Join(s.Folder, "front-proxy.kubeconfig")
+}
+
 func writeWorkerConfig(state State, shard Shard, caFile string, certificate certificates.Files) error {
 	transferPort, err := ports.Free()
 	if err != nil {
@@ -75,7 +80,7 @@ func writeWorkerConfig(state State, shard Shard, caFile string, certificate cert
 		EncryptionConfig:     shard.EncryptionProviderConfig,
 		Kubeconfig:           shard.Kubeconfig,
 		APIServers:           shard.APIServers,
-		FrontProxyKubeconfig: state.Kubeconfig,
+		FrontProxyKubeconfig: state.frontProxyKubeconfig(),
 		FrontProxies:         state.FrontProxies,
 		CacheKubeconfig:      state.CacheKubeconfig,
 		TransferListen:       transferAddress,

@@ -57,6 +57,8 @@ type Kcp struct {
 	// FrontProxyAdmin and ShardAdmin may do everything there.
 	FrontProxyAdmin certificates.Pair
 	ShardAdmin      certificates.Pair
+	// FrontProxyWorker may do what a worker needs there, and nothing else.
+	FrontProxyWorker certificates.Pair
 
 	config         Config
 	apiServerPorts map[string][]int
@@ -104,6 +106,7 @@ func (k *Kcp) start(ctx context.Context) (err error) {
 		return err
 	}
 	k.ServingCA, k.FrontProxyAdmin, k.ShardAdmin = k.pki.serving.Certificate, k.pki.kcpAdmin, k.pki.shardAdmin
+	k.FrontProxyWorker = k.pki.worker
 	if err := k.choosePorts(); err != nil {
 		return err
 	}

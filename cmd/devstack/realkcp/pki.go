@@ -17,6 +17,9 @@ const (
 	groupExternalLogicalClusterAdmin = "system:kcp:external-logical-cluster-admin"
 )
 
+// workerUser is whom rights.yaml gives what a worker needs through a front-proxy.
+const workerUser = "kcp-migrate"
+
 // frontProxyName is the only one that shards and front-proxies let speak for other users.
 const frontProxyName = "kcp-front-proxy"
 
@@ -30,7 +33,9 @@ type pki struct {
 
 	// shardAdmin may do everything on a shard, kcpAdmin everything through the front-proxy.
 	shardAdmin certificates.Pair
-	kcpAdmin   certificates.Pair
+	// worker has the rights that rights.yaml gives.
+	worker   certificates.Pair
+	kcpAdmin certificates.Pair
 
 	servingCAFile       string
 	clientCAFile        string
@@ -65,6 +70,7 @@ func newPKI(folder string) (*pki, error) {
 		return files
 	}
 	p.shardAdmin = issue(p.client, certificates.Subject{Name: "shard-admin", Groups: []string{groupMasters}})
+	p.worker = issue(p.client, certificates.Subject{Name: workerUser})
 	p.kcpAdmin = issue(p.client, certificates.Subject{Name: "kcp-admin", Groups: []string{groupKcpAdmin}})
 
 	p.server = write(issue(p.serving, certificates.Subject{Name: "kcp", Hosts: []string{ports.Loopback, "localhost"}}), "server")

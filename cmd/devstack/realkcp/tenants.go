@@ -27,6 +27,9 @@ const (
 // wild, and the tenants root:consumer, root:neighbour and root:remote that bind it.
 // root:consumer is fattened by so many ConfigMaps.
 func (k *Kcp) Fill(ctx context.Context, entries int) error {
+	if err := k.admitWorkers(ctx); err != nil {
+		return err
+	}
 	root := fixtures.Shards[0]
 	if err := k.createWorkspace(ctx, "root", "provider", root); err != nil {
 		return err
@@ -48,6 +51,21 @@ func (k *Kcp) Fill(ctx context.Context, entries int) error {
 		return err
 	})
 	return fills.Wait()
+}
+
+// admitWorkers gives workers what they need through a front-proxy.
+func (k *Kcp) admitWorkers(ctx context.Context) error {
+	for _, servers := range k.APIServers {
+		// The rules of this logical cluster of every shard count in all others of it.
+		everywhere, err := k.workspaceAt(servers[0], "system:admin", k.ShardAdmin)
+		if err != nil {
+			return err
+		}
+		if err := everywhere.createManifests(ctx, "rights.yaml"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fillConsumerAndNeighbour does the consumer first, for the neighbour has a namespace

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/certificates"
 )
 
 //go:embed manifests/*.yaml
@@ -27,6 +29,8 @@ var resources = map[string]string{
 	"APIBinding":               "apibindings",
 	"APIExport":                "apiexports",
 	"APIResourceSchema":        "apiresourceschemas",
+	"ClusterRole":              "clusterroles",
+	"ClusterRoleBinding":       "clusterrolebindings",
 	"ConfigMap":                "configmaps",
 	"Cowboy":                   "cowboys",
 	"CustomResourceDefinition": "customresourcedefinitions",
@@ -66,12 +70,14 @@ type workspace struct {
 
 // workspace reaches one through the front-proxy by its path.
 func (k *Kcp) workspace(path string) (*workspace, error) {
+	return k.workspaceAt(k.FrontProxies[0], path, k.FrontProxyAdmin)
+}
+
+func (k *Kcp) workspaceAt(server, path string, admin certificates.Pair) (*workspace, error) {
 	dynamicClient, err := dynamic.NewForConfig(&rest.Config{
-		Host: k.FrontProxies[0] + "/clusters/" + path,
-		QPS:  -1, // no limit
-		TLSClientConfig: rest.TLSClientConfig{
-			CAData: k.ServingCA, CertData: k.FrontProxyAdmin.Certificate, KeyData: k.FrontProxyAdmin.Key,
-		},
+		Host:            server + "/clusters/" + path,
+		QPS:             -1, // no limit
+		TLSClientConfig: rest.TLSClientConfig{CAData: k.ServingCA, CertData: admin.Certificate, KeyData: admin.Key},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create client of workspace %s: %w", path, err)
