@@ -38,18 +38,18 @@ func TestRights_OfWorkersThroughTheFrontProxy_AreForNothingElse(t *testing.T) {
 	worker := filepath.Join(filepath.Dir(stack.Kubeconfig), "front-proxy.kubeconfig")
 	proxy := stack.FrontProxies[0]
 	for path, wanted := range map[string]int{
-		"/clusters/root:consumer/apis/core.kcp.io/v1alpha1/logicalclusters/cluster": http.StatusOK,
-		"/clusters/root/apis/core.kcp.io/v1alpha1/shards":                           http.StatusOK,
-		"/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/consumer":           http.StatusOK,
-		"/clusters/root:consumer/api/v1/secrets":                                    http.StatusForbidden,
-		"/clusters/root:consumer/api/v1/configmaps":                                 http.StatusForbidden,
-		"/clusters/root:consumer/apis/tenancy.kcp.io/v1alpha1/workspaces":           http.StatusForbidden,
+		"/clusters/root/apis/core.kcp.io/v1alpha1/logicalclusters/cluster": http.StatusOK,
+		"/clusters/root/apis/core.kcp.io/v1alpha1/shards":                  http.StatusOK,
+		"/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/neighbour": http.StatusOK,
+		"/clusters/root/api/v1/secrets":                                    http.StatusForbidden,
+		"/clusters/root/api/v1/configmaps":                                 http.StatusForbidden,
+		"/clusters/root/apis/apis.kcp.io/v1alpha2/apibindings":             http.StatusForbidden,
 	} {
 		require.Equal(t, wanted, requestAs(t, worker, proxy, http.MethodGet, path), path)
 	}
 	for _, path := range []string{
-		"/clusters/root:consumer/apis/core.kcp.io/v1alpha1/logicalclusters/cluster",
-		"/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/consumer",
+		"/clusters/root/apis/core.kcp.io/v1alpha1/logicalclusters/none",
+		"/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/none",
 	} {
 		require.Equal(t, http.StatusForbidden, requestAs(t, worker, proxy, http.MethodDelete, path), path)
 	}
