@@ -96,7 +96,7 @@ func (p *Proxy) passRequests(method string, from grpc.ServerStream, to grpc.Clie
 			}
 		}
 		if to.SendMsg(message) != nil {
-			return nil // etcd has ended the call, and its answer says why
+			return nil //nolint:nilerr // etcd has ended the call, and its answer says why
 		}
 	}
 }
