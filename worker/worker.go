@@ -31,7 +31,7 @@ const (
 )
 
 // Run works beside a shard until ctx is done. Errors before that are of a type where a person can mend the cause.
-func Run(ctx context.Context, config *Config, logOutput io.Writer) (err error) {
+func Run(ctx context.Context, config *Config, logOutput io.Writer, options ...Option) (err error) {
 	logger, err := config.newLogger(logOutput)
 	if err != nil {
 		return err
@@ -45,7 +45,8 @@ func Run(ctx context.Context, config *Config, logOutput io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, systems.close()) }()
-	transfers, err := listenForTransfers(config, systems.store)
+	assembled := assemble(systems, options)
+	transfers, err := listenForTransfers(config, assembled.store)
 	if err != nil {
 		return err
 	}
@@ -56,17 +57,17 @@ func Run(ctx context.Context, config *Config, logOutput io.Writer) (err error) {
 	defer func() { err = errors.Join(err, health.stop()) }()
 	logger.Info("worker starts", "transferAddress", transfers.address, "healthAddress", health.address(),
 		"taskQueue", workflows.ShardTaskQueue(config.Shard))
-	err = serve(ctx, config, systems, transfers)
+	err = serve(ctx, config, assembled, transfers)
 	logger.Info("worker stopped")
 	return err
 }
 
 // serve runs until ctx is done or one part fails.
-func serve(ctx context.Context, config *Config, systems *systems, transfers *transfers) error {
+func serve(ctx context.Context, config *Config, assembled *assembly, transfers *transfers) error {
 	group, ctx := errgroup.WithContext(ctx)
 	fatal := make(chan error, 2)
-	fleet := newFleetWorker(systems, fatal)
-	shard := newShardWorker(config, systems, transfers, fatal)
+	fleet := newFleetWorker(assembled, fatal)
+	shard := newShardWorker(config, assembled, transfers, fatal)
 	group.Go(func() error { return transfers.server.Serve(ctx, transfers.listener) })
 	group.Go(func() error {
 		select {
@@ -88,34 +89,35 @@ func serve(ctx context.Context, config *Config, systems *systems, transfers *tra
 }
 
 // newFleetWorker takes moves, and the activities that any shard's worker can do.
-func newFleetWorker(systems *systems, fatal chan<- error) temporalworker.Worker {
-	fleet := temporalworker.New(systems.temporal, workflows.TaskQueue, workerOptions(fatal))
+func newFleetWorker(assembled *assembly, fatal chan<- error) temporalworker.Worker {
+	fleet := temporalworker.New(assembled.temporal, workflows.TaskQueue, workerOptions(assembled, fatal))
 	fleet.RegisterWorkflowWithOptions(workflows.MigrateLogicalCluster,
 		workflow.RegisterOptions{Name: workflows.MigrateLogicalClusterName})
 	fleet.RegisterWorkflowWithOptions(workflows.RecoverLogicalCluster,
 		workflow.RegisterOptions{Name: workflows.RecoverLogicalClusterName})
-	fleet.RegisterActivity(&activities.Fleet{Directory: systems.directory, Runs: runs{systems.temporal}})
+	fleet.RegisterActivity(&activities.Fleet{Directory: assembled.directory, Runs: runs{assembled.temporal}})
 	return fleet
 }
 
 // newShardWorker takes the activities that only this shard's workers can do.
-func newShardWorker(config *Config, systems *systems, transfers *transfers, fatal chan<- error) temporalworker.Worker {
-	options := workerOptions(fatal)
+func newShardWorker(config *Config, assembled *assembly, transfers *transfers, fatal chan<- error) temporalworker.Worker {
+	options := workerOptions(assembled, fatal)
 	options.DisableWorkflowWorker = true
-	shard := temporalworker.New(systems.temporal, workflows.ShardTaskQueue(config.Shard), options)
+	shard := temporalworker.New(assembled.temporal, workflows.ShardTaskQueue(config.Shard), options)
 	shard.RegisterActivity(&activities.Shard{
 		Name:            config.Shard,
-		Store:           systems.store,
-		API:             systems.api,
-		Cache:           systems.cache,
+		Store:           assembled.store,
+		API:             assembled.api,
+		Cache:           assembled.cache,
 		Dialer:          transfers.dialer,
 		TransferAddress: transfers.address,
 	})
 	return shard
 }
 
-func workerOptions(fatal chan<- error) temporalworker.Options {
+func workerOptions(assembled *assembly, fatal chan<- error) temporalworker.Options {
 	return temporalworker.Options{
+		Interceptors:                       assembled.interceptors,
 		MaxConcurrentWorkflowTaskPollers:   pollers,
 		MaxConcurrentActivityTaskPollers:   pollers,
 		MaxConcurrentActivityExecutionSize: maxActivities,

@@ -17,8 +17,8 @@ func TestWorkers_TakeEveryActivityThere(t *testing.T) {
 	fatal := make(chan error)
 
 	// Registering panics on a method that cannot be an activity.
-	newFleetWorker(&systems{temporal: temporal}, fatal)
-	newShardWorker(&Config{Shard: "root"}, &systems{temporal: temporal}, &transfers{}, fatal)
+	newFleetWorker(&assembly{systems: &systems{temporal: temporal}}, fatal)
+	newShardWorker(&Config{Shard: "root"}, &assembly{systems: &systems{temporal: temporal}}, &transfers{}, fatal)
 }
 
 func TestListenForTransfers_AdvertisesWhatItIsTold(t *testing.T) {
