@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/fixtures"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/installation"
 )
 
@@ -25,6 +27,8 @@ type flags struct {
 	encryption     map[string]string
 	etcdPrefixes   map[string]string
 	temporalFile   string
+	temporal       string
+	etcds          map[string]string
 	quiet          bool
 	exitWithParent bool
 }
@@ -35,7 +39,7 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.SortFlags = false
 	set.SetOutput(stderr)
 	set.Usage = func() {
-		fmt.Fprintf(stderr, "devstack runs Temporal with its web UI, two etcds, and a stand-in for a two-shard kcp, in one process.\n\nUsage: devstack [flags]\n\n%s", set.FlagUsages())
+		fmt.Fprintf(stderr, "devstack runs Temporal with its web UI, two etcds, and a stand-in for a two-shard kcp, in one process.\n\nUsage: devstack [flags]\n       devstack temporal|etcd|front-door [flags]   one part in a process of its own\n\n%s", set.FlagUsages())
 	}
 	set.StringVar(&f.folder, "dir", "", "state folder, its shards are filled anew at each start (default a temporary one)")
 	set.BoolVar(&f.keep, "keep", false, "keep the temporary state folder at exit")
@@ -49,6 +53,8 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.StringToStringVar(&f.encryption, "encryption-provider-config", nil, "`shard=file` with the EncryptionConfiguration of a shard of a real kcp")
 	set.StringToStringVar(&f.etcdPrefixes, "etcd-prefix", nil, "`shard=prefix` of the keys of a shard of a real kcp (default /registry)")
 	set.StringVar(&f.temporalFile, "temporal-file", "", "keep Temporal's state in this file across restarts (default in memory)")
+	set.StringVar(&f.temporal, "temporal-address", "", "use the Temporal that runs there (devstack temporal) instead of one of its own")
+	set.StringToStringVar(&f.etcds, "etcd", nil, "use the empty etcd of a shard that runs there (devstack etcd), as <shard>=<URL>, instead of one of its own;\nonce for each shard, members separated by blanks")
 	set.BoolVar(&f.quiet, "quiet", false, "print nothing once all serves")
 	set.BoolVar(&f.exitWithParent, "exit-with-parent", false, "stop when the process that started this one ends")
 	if err := set.Parse(args); err != nil {
@@ -72,6 +78,8 @@ func (f flags) validate() error {
 		return errors.New("--separate-signing-keys is for the stand-in only")
 	case len(f.encryption)+len(f.etcdPrefixes) > 0 && !f.realKcp:
 		return errors.New("--encryption-provider-config and --etcd-prefix are for a real kcp only")
+	case len(f.etcds) > 0 && len(f.etcds) != len(fixtures.Shards):
+		return errors.New("--etcd must be given for every shard or for none")
 	case f.etcdMembers != 1 && f.etcdMembers != 3:
 		return errors.New("--etcd-members must be 1 or 3")
 	}
@@ -88,6 +96,11 @@ func (f flags) options() (installation.Options, error) {
 		SeparateSigningKeys: f.separateKeys,
 		EncryptionConfigs:   f.encryption,
 		EtcdPrefixes:        f.etcdPrefixes,
+		TemporalAddress:     f.temporal,
+		Etcds:               map[string][]string{},
+	}
+	for shard, endpoints := range f.etcds {
+		options.Etcds[shard] = strings.Fields(endpoints)
 	}
 	if f.realKcp {
 		options.Kind = installation.RealKcp

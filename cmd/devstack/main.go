@@ -43,6 +43,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && parts[args[0]] != nil {
+		return runPart(ctx, args[0], args[1:], stderr)
+	}
 	flags, err := parseFlags(args, stderr)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):

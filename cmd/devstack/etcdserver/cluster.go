@@ -25,12 +25,14 @@ const startTimeout = 60 * time.Second
 type Config struct {
 	// Name distinguishes its members from those of another etcd.
 	Name string
-	// Folder holds one folder per member; it must not hold earlier data.
+	// Folder holds one folder per member. Earlier data there is taken up again.
 	Folder string
 	// LogFile takes what the members log.
 	LogFile string
 	// Members is 1 or an odd number above it.
 	Members int
+	// Ports are a client port and a peer port for each member; free ones when empty.
+	Ports []int
 }
 
 // Cluster is a running etcd of one or more members.
@@ -47,12 +49,30 @@ type Cluster struct {
 
 // Start returns once every member serves.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
-	c := &Cluster{name: config.Name, failed: make(chan error, config.Members), stopped: make(chan struct{})}
+	c := newCluster(config)
 	if err := c.start(ctx, config); err != nil {
 		c.Stop()
 		return nil, fmt.Errorf("start etcd %s: %w", config.Name, err)
 	}
 	return c, nil
+}
+
+// StartMember starts one member alone and returns once it serves, for which most of the others must run too.
+func StartMember(ctx context.Context, config Config, number int) (*Cluster, error) {
+	c := newCluster(config)
+	members, err := memberConfigs(config)
+	if err == nil {
+		err = c.startMembers(ctx, members[number:number+1])
+	}
+	if err != nil {
+		c.Stop()
+		return nil, fmt.Errorf("start member %d of etcd %s: %w", number, config.Name, err)
+	}
+	return c, nil
+}
+
+func newCluster(config Config) *Cluster {
+	return &Cluster{name: config.Name, failed: make(chan error, config.Members), stopped: make(chan struct{})}
 }
 
 // Endpoints are the members' client URLs.
@@ -66,9 +86,14 @@ func (c *Cluster) Endpoints() []string {
 
 // NewClient connects to the etcd; the caller closes it.
 func (c *Cluster) NewClient(ctx context.Context) (*clientv3.Client, error) {
-	etcdClient, err := clientv3.New(clientv3.Config{Context: ctx, Endpoints: c.Endpoints()})
+	return NewClient(ctx, c.Endpoints())
+}
+
+// NewClient connects to an etcd; the caller closes it.
+func NewClient(ctx context.Context, endpoints []string) (*clientv3.Client, error) {
+	etcdClient, err := clientv3.New(clientv3.Config{Context: ctx, Endpoints: endpoints})
 	if err != nil {
-		return nil, fmt.Errorf("connect to etcd %s: %w", c.name, err)
+		return nil, fmt.Errorf("connect to etcd %s: %w", strings.Join(endpoints, ", "), err)
 	}
 	return etcdClient, nil
 }
@@ -103,6 +128,10 @@ func (c *Cluster) start(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
+	return c.startMembers(ctx, members)
+}
+
+func (c *Cluster) startMembers(ctx context.Context, members []*embed.Config) error {
 	for _, memberConfig := range members {
 		memberConfig.ServiceRegister = c.remember
 		member, err := embed.StartEtcd(memberConfig)
@@ -162,9 +191,12 @@ func (c *Cluster) report(err error) {
 // memberConfigs chooses all ports beforehand: the members must be told each other's, and
 // a member's own JSON gateway dials the port that it was told, not the one it listens on.
 func memberConfigs(config Config) ([]*embed.Config, error) {
-	free, err := ports.FreeSeveral(2 * config.Members)
-	if err != nil {
-		return nil, err
+	chosen := config.Ports
+	if len(chosen) == 0 {
+		var err error
+		if chosen, err = ports.FreeSeveral(2 * config.Members); err != nil {
+			return nil, err
+		}
 	}
 	configs := make([]*embed.Config, config.Members)
 	initial := make([]string, config.Members)
@@ -172,9 +204,9 @@ func memberConfigs(config Config) ([]*embed.Config, error) {
 		member := embed.NewConfig()
 		member.Name = fmt.Sprintf("%s-%d", config.Name, i)
 		member.Dir = filepath.Join(config.Folder, member.Name)
-		member.ListenClientUrls = []url.URL{loopback(free[2*i])}
+		member.ListenClientUrls = []url.URL{loopback(chosen[2*i])}
 		member.AdvertiseClientUrls = member.ListenClientUrls
-		member.ListenPeerUrls = []url.URL{loopback(free[2*i+1])}
+		member.ListenPeerUrls = []url.URL{loopback(chosen[2*i+1])}
 		member.AdvertisePeerUrls = member.ListenPeerUrls
 		// As a kcp shard does with its etcd.
 		member.AutoCompactionMode, member.AutoCompactionRetention = embed.CompactorModePeriodic, "5m"

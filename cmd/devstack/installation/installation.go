@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -47,6 +48,10 @@ type Options struct {
 	EtcdPrefixes      map[string]string
 	// TemporalFile keeps Temporal's state across restarts; empty keeps it in memory.
 	TemporalFile string
+	// TemporalAddress is of a Temporal that runs elsewhere; empty starts one.
+	TemporalAddress string
+	// Etcds are the endpoints of shards' etcds that run elsewhere, and are empty; without them it starts its own.
+	Etcds map[string][]string
 }
 
 // Installation is all that runs.
@@ -59,7 +64,7 @@ type Installation struct {
 	ended   chan struct{}
 
 	mutex sync.Mutex // guards what follows while the etcds start beside each other
-	etcds map[string]*etcdserver.Cluster
+	etcds map[string][]string
 	stops []func() error
 }
 
@@ -67,7 +72,7 @@ type Installation struct {
 func Start(ctx context.Context, options Options) (*Installation, error) {
 	i := &Installation{
 		options: options,
-		etcds:   map[string]*etcdserver.Cluster{},
+		etcds:   maps.Clone(options.Etcds),
 		failed:  make(chan error, 1),
 		ended:   make(chan struct{}),
 	}
@@ -94,8 +99,7 @@ func (i *Installation) start(ctx context.Context) error {
 	if err := i.prepareFolder(); err != nil {
 		return err
 	}
-	temporal, err := i.startTemporal(ctx)
-	if err != nil {
+	if err := i.startTemporal(ctx); err != nil {
 		return err
 	}
 	if err := i.startEtcds(ctx); err != nil {
@@ -105,7 +109,7 @@ func (i *Installation) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	i.State, err = i.writeFiles(kcp, temporal)
+	i.State, err = i.writeFiles(kcp)
 	return err
 }
 
@@ -120,20 +124,29 @@ func (i *Installation) prepareFolder() error {
 	return os.MkdirAll(i.folder("logs"), 0o700)
 }
 
-func (i *Installation) startTemporal(ctx context.Context) (*temporalserver.Server, error) {
+func (i *Installation) startTemporal(ctx context.Context) error {
+	if i.options.TemporalAddress != "" {
+		i.State.TemporalAddress = i.options.TemporalAddress
+		return nil
+	}
 	server, err := temporalserver.Start(ctx, temporalserver.Config{
 		Port: i.options.Ports.Temporal, UIPort: i.options.Ports.UI, File: i.options.TemporalFile,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	i.onStop(server.Stop)
 	i.watch(server.Failed())
-	return server, nil
+	i.State.TemporalAddress, i.State.UIURL = server.Address(), server.UIURL()
+	return nil
 }
 
 // startEtcds starts one for each shard, at once: each waits a second for its election.
 func (i *Installation) startEtcds(ctx context.Context) error {
+	if len(i.etcds) > 0 {
+		return nil
+	}
+	i.etcds = map[string][]string{}
 	var starts errgroup.Group
 	for _, shard := range fixtures.Shards {
 		starts.Go(func() error {
@@ -143,7 +156,7 @@ func (i *Installation) startEtcds(ctx context.Context) error {
 			}
 			i.mutex.Lock()
 			defer i.mutex.Unlock()
-			i.etcds[shard] = etcd
+			i.etcds[shard] = etcd.Endpoints()
 			return nil
 		})
 	}
@@ -159,15 +172,6 @@ func (i *Installation) startEtcd(ctx context.Context, config etcdserver.Config) 
 	i.onStop(func() error { etcd.Stop(); return nil })
 	i.watch(etcd.Failed())
 	return etcd, nil
-}
-
-// etcdEndpoints gives the endpoints of each shard's etcd.
-func (i *Installation) etcdEndpoints() map[string][]string {
-	endpoints := map[string][]string{}
-	for shard, etcd := range i.etcds {
-		endpoints[shard] = etcd.Endpoints()
-	}
-	return endpoints
 }
 
 func (i *Installation) startKcp(ctx context.Context) (kcp, error) {

@@ -38,7 +38,7 @@ func (i *Installation) startRealKcp(ctx context.Context) (kcp, error) {
 		Folder:          i.folder("kcp"),
 		LogFolder:       i.folder("logs"),
 		CacheEtcd:       cacheEtcd.Endpoints(),
-		ShardEtcds:      i.etcdEndpoints(),
+		ShardEtcds:      i.etcds,
 		Encryption:      i.options.EncryptionConfigs,
 		EtcdPrefixes:    i.options.EtcdPrefixes,
 		APIServers:      i.options.APIServers,

@@ -16,12 +16,16 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/certificates"
+	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/etcdserver"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/fixtures"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/frontdoor"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/kubeconfigs"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/ports"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/simshard"
 )
+
+// servingName is under which the certificate of all servers lies in the folder, for a front door in another process.
+const servingName = "serving"
 
 // simulation is a stand-in for kcp over the shards' etcds.
 type simulation struct {
@@ -76,12 +80,15 @@ func (s *simulation) makeCertificates() (err error) {
 	if err != nil {
 		return err
 	}
-	s.serverTLS, err = server.ServerTLS()
+	if s.serverTLS, err = server.ServerTLS(); err != nil {
+		return err
+	}
+	_, err = server.Write(s.installation.options.Folder, servingName)
 	return err
 }
 
 func (s *simulation) fillEtcd(ctx context.Context, shard string) (err error) {
-	etcdClient, err := s.installation.etcds[shard].NewClient(ctx)
+	etcdClient, err := etcdserver.NewClient(ctx, s.installation.etcds[shard])
 	if err != nil {
 		return err
 	}
@@ -103,7 +110,7 @@ func (s *simulation) startShard(ctx context.Context, name string) error {
 	s.installation.onStop(log.Close)
 	shard, err := simshard.Start(ctx, simshard.Config{
 		Name:                name,
-		EtcdEndpoints:       s.installation.etcds[name].Endpoints(),
+		EtcdEndpoints:       s.installation.etcds[name],
 		Prefix:              fixtures.Prefix,
 		APIServers:          s.installation.options.APIServers,
 		TLS:                 s.serverTLS,
@@ -126,7 +133,7 @@ func (s *simulation) startShard(ctx context.Context, name string) error {
 // registerShards lets the Shard objects, which live in the logical cluster root of the
 // root shard, tell where the shards are now.
 func (s *simulation) registerShards(ctx context.Context) (err error) {
-	etcdClient, err := s.installation.etcds[fixtures.Shards[0]].NewClient(ctx)
+	etcdClient, err := etcdserver.NewClient(ctx, s.installation.etcds[fixtures.Shards[0]])
 	if err != nil {
 		return err
 	}
@@ -166,7 +173,7 @@ func (s *simulation) startFrontDoors(ctx context.Context) ([]string, error) {
 	for _, port := range s.installation.options.Ports.FrontDoors {
 		door, err := frontdoor.Start(ctx, frontdoor.Config{
 			Shards:     s.urls,
-			Etcds:      s.installation.etcdEndpoints(),
+			Etcds:      s.installation.etcds,
 			TLS:        s.serverTLS,
 			ClientCA:   s.authority.Pool(),
 			AdminToken: s.adminToken,

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/fixtures"
-	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/temporal"
 )
 
 // State is what <folder>/devstack.json tells: where everything is.
@@ -40,17 +39,20 @@ type Shard struct {
 	EncryptionProviderConfig string `json:"encryptionProviderConfig,omitempty"`
 }
 
-func (i *Installation) stateFile() string { return i.folder("devstack.json") }
+// stateName is the file in the state folder that says where everything is.
+const stateName = "devstack.json"
+
+func (i *Installation) stateFile() string { return i.folder(stateName) }
 
 // writeFiles writes what clients and workers need, and devstack.json last: where it is,
 // all else is.
-func (i *Installation) writeFiles(kcp kcp, temporal *temporalserver.Server) (State, error) {
+func (i *Installation) writeFiles(kcp kcp) (State, error) {
 	state := State{
 		PID:             os.Getpid(),
 		Folder:          i.options.Folder,
 		RealKcp:         i.options.Kind == RealKcp,
-		TemporalAddress: temporal.Address(),
-		UIURL:           temporal.UIURL(),
+		TemporalAddress: i.State.TemporalAddress,
+		UIURL:           i.State.UIURL,
 		Kubeconfig:      i.folder("admin.kubeconfig"),
 		FrontProxies:    kcp.frontProxies,
 
@@ -59,8 +61,8 @@ func (i *Installation) writeFiles(kcp kcp, temporal *temporalserver.Server) (Sta
 	for _, shard := range fixtures.Shards {
 		state.Shards = append(state.Shards, Shard{
 			Name:          shard,
-			EtcdEndpoints: i.etcds[shard].Endpoints(),
 			EtcdPrefix:    cmp.Or(i.options.EtcdPrefixes[shard], fixtures.Prefix),
+			EtcdEndpoints: i.etcds[shard],
 			APIServers:    kcp.apiServers[shard],
 			Kubeconfig:    i.folder(shard + ".kubeconfig"),
 			WorkerConfig:  i.folder("worker-" + shard + ".yaml"),
