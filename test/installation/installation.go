@@ -47,7 +47,7 @@ func Start(ctx context.Context, options Options) (*Installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	devstack, err := startProcess(filepath.Join(options.Dir, "devstack.log"), filepath.Join(binDir, "devstack"), options.flags()...)
+	devstack, err := StartProcess(filepath.Join(options.Dir, "devstack.log"), filepath.Join(binDir, "devstack"), options.flags()...)
 	if err != nil {
 		return nil, err
 	}

@@ -28,9 +28,9 @@ type Process struct {
 	failure error
 }
 
-// startProcess starts a program. The kernel kills it should this process die without stopping it, and
+// StartProcess starts a program. The kernel kills it should this process die without stopping it, and
 // it has a process group of its own, so that Ctrl-C reaches it through Stop alone, in order.
-func startProcess(log, program string, arguments ...string) (*Process, error) {
+func StartProcess(log, program string, arguments ...string) (*Process, error) {
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open log of %s: %w", program, err)

@@ -30,7 +30,7 @@ func (i *Installation) StartWorker(ctx context.Context, shardName string, flags 
 	started := time.Now()
 	log := filepath.Join(i.logs, fmt.Sprintf("worker-%s-%d.log", shardName, len(i.workers)+1))
 	arguments := append([]string{"worker", "--config", shard.WorkerConfig}, flags...)
-	worker, err := startProcess(log, filepath.Join(i.binDir, "kcp-migrate"), arguments...)
+	worker, err := StartProcess(log, filepath.Join(i.binDir, "kcp-migrate"), arguments...)
 	if err != nil {
 		return nil, err
 	}
