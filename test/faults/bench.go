@@ -44,6 +44,8 @@ type bench struct {
 	links          []link
 	// clients reach the shards' etcds past all proxies.
 	clients map[string]*clientv3.Client
+	// emptied is until which revision a tenant's entries may have been deleted on a shard.
+	emptied map[abode]int64
 	// marker is the value of a Secret of every tenant.
 	marker string
 	stops  []func() error
@@ -68,7 +70,7 @@ func startBench(ctx context.Context, options benchOptions) (*bench, error) {
 	b := &bench{
 		folder: options.folder, binDir: options.binDir,
 		etcds: map[string][]*program{}, etcdEndpoints: map[string][]string{},
-		workers: map[string]*program{}, workerHealth: map[string]string{}, clients: map[string]*clientv3.Client{},
+		workers: map[string]*program{}, workerHealth: map[string]string{}, clients: map[string]*clientv3.Client{}, emptied: map[abode]int64{},
 	}
 	if err := b.start(ctx, options); err != nil {
 		return nil, errors.Join(err, b.Stop())

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 )
 
 func main() {
@@ -19,6 +21,9 @@ func main() {
 	var options options
 	options.addFlags(pflag.CommandLine)
 	pflag.Parse()
+	// client-go tells of every watch that the fence ends.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	if err := run(ctx, options); err != nil {
 		fmt.Fprintf(os.Stderr, "faults: %v\n", err)
 		os.Exit(1)
@@ -43,8 +48,12 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.bug, "break", "", "have the workers work with this bug, which must be caught; all for one after the other")
 }
 
-// errViolations is of a bench that found what must not be.
-var errViolations = errors.New("guarantees were violated")
+var (
+	// errViolations is of a bench that found what must not be.
+	errViolations = errors.New("guarantees were violated")
+	// errBlind is of a bench that does not see what it must.
+	errBlind = errors.New("the bench did not catch a bug, or found one where there is none")
+)
 
 func say(format string, arguments ...any) {
 	fmt.Printf(format+"\n", arguments...)

@@ -59,7 +59,7 @@ func candidates() [][]schedule {
 	for _, site := range sites() {
 		for _, part := range parts {
 			for _, fault := range faults {
-				if !fault.applies(part) {
+				if !fault.applies(part, site) {
 					continue
 				}
 				var shapes []schedule

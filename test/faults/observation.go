@@ -140,7 +140,7 @@ func (o *observation) checkWatches(ctx context.Context, outcome *outcome) {
 		outcome.violate("9: %v", err)
 	}
 	if deleted := o.watcher.FalseDeletes(o.writer.Deleted()); len(deleted) > 0 {
-		outcome.violate("9: watches reported false deletes: %v", deleted)
+		outcome.violate("9: watches reported %d false deletes, of %s among them", len(deleted), deleted[0])
 	}
 }
 
@@ -174,8 +174,8 @@ func (o *observation) checkEntries(ctx context.Context, outcome *outcome) error 
 	}
 	here, there := o.shard(outcome)
 	was, is := lasting(o.before[o.leg.origin].Tenant(o.tenant)), lasting(after[here].Tenant(o.tenant))
-	for _, difference := range installation.Difference(was, is) {
-		outcome.violate("2: on shard %s: %s", here, difference)
+	if difference := installation.Difference(was, is); len(difference) > 0 {
+		outcome.violate("2: on shard %s %d entries differ: %s", here, len(difference), difference[0])
 	}
 	if left := after[there].Tenant(o.tenant); len(left) > 0 {
 		outcome.violate("shard %s holds %d keys of the tenant, %s among them", there, len(left), slices.Min(slices.Collect(maps.Keys(left))))
@@ -185,8 +185,8 @@ func (o *observation) checkEntries(ctx context.Context, outcome *outcome) error 
 			outcome.violate("claims are left on shard %s: %v", shard, claims)
 		}
 		touched := installation.Difference(lasting(o.before[shard].Neighbours(o.tenant)), lasting(export.Neighbours(o.tenant)))
-		for _, difference := range touched {
-			outcome.violate("3: on shard %s: %s", shard, difference)
+		if len(touched) > 0 {
+			outcome.violate("3: on shard %s %d entries of others differ: %s", shard, len(touched), touched[0])
 		}
 	}
 	if len(outcome.result.NotUndone) > 0 {

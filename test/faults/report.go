@@ -54,7 +54,7 @@ func (r *report) print(seed int64) {
 	fmt.Fprintln(table, "\nCASE\tSTEP\tAT\tPART\tFAULT\tTENANT\tORDER\tEND\tAWAY\tTOOK\tVIOLATIONS")
 	var longest time.Duration
 	for _, outcome := range r.outcomes {
-		blow := outcome.schedule.blows[0]
+		blow := outcome.schedule.blows[0] // the others are in the line of the case
 		away := time.Duration(outcome.result.TimeAway)
 		longest = max(longest, away)
 		fmt.Fprintf(table, "%d\t%s\t%s/%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", outcome.schedule.number, blow.step, blow.place.activity, blow.moment,

@@ -16,6 +16,9 @@ func run(ctx context.Context, options options) error {
 	if options.seed == 0 {
 		options.seed = time.Now().UnixNano() % 1_000_000
 	}
+	if options.bug != "" {
+		return testBench(ctx, options)
+	}
 	schedules := options.schedules()
 	say("faults: %d cases, seed %d", len(schedules), options.seed)
 	report, err := playAll(ctx, options, schedules)
@@ -34,6 +37,8 @@ func (o options) schedules() []schedule {
 	switch {
 	case o.all:
 		chosen = wholeMatrix()
+	case o.random > 0:
+		chosen = randomSchedules(o.seed, o.random)
 	default:
 		chosen = pairwise(o.seed)
 	}

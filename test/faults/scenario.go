@@ -20,6 +20,8 @@ import (
 const (
 	// endDeadline is how long a move may take to end by itself; half of it would do.
 	endDeadline = 2 * time.Minute
+	// lingerDeadline is how long an attempt that wakes after its move may go on.
+	lingerDeadline = 20 * time.Second
 	// hurried is the longest time away of a hurried move: enough where nothing happens.
 	hurried = 4 * time.Second
 )
@@ -50,10 +52,8 @@ func (b *bench) play(ctx context.Context, schedule schedule) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	if schedule.needs(aLift) {
-		if err := b.raiseRevision(ctx, leg); err != nil {
-			return nil, err
-		}
+	if err := b.prepareRevision(ctx, schedule, leg); err != nil {
+		return nil, err
 	}
 	outcome := &outcome{schedule: schedule, leg: leg}
 	observation, err := b.observe(ctx, schedule.tenant, leg)
@@ -61,7 +61,7 @@ func (b *bench) play(ctx context.Context, schedule schedule) (*outcome, error) {
 		return nil, err
 	}
 	started := time.Now()
-	conductor := &conductor{bench: b, schedule: schedule, leg: leg, pending: slices.Clone(schedule.blows)}
+	conductor := &conductor{bench: b, schedule: schedule, leg: leg, pending: slices.Clone(schedule.blows), over: make(chan struct{})}
 	if err := conductor.move(ctx, outcome); err != nil {
 		return nil, errors.Join(err, observation.stop())
 	}
@@ -72,7 +72,10 @@ func (b *bench) play(ctx context.Context, schedule schedule) (*outcome, error) {
 	if err := b.awaitReady(ctx); err != nil {
 		return nil, errors.Join(err, observation.stop())
 	}
-	return outcome, observation.check(ctx, outcome)
+	if err := observation.check(ctx, outcome); err != nil {
+		return nil, err
+	}
+	return outcome, b.noteEmptied(ctx, outcome)
 }
 
 // conductor lets the blows of a schedule fall on one move.
@@ -88,6 +91,11 @@ type conductor struct {
 	problems []error
 	aborted  bool
 	healing  sync.WaitGroup
+	// over is closed when the move is.
+	over chan struct{}
+	// lingering is the attempt that is held, and awake is closed when it has ended.
+	lingering point.Point
+	awake     chan struct{}
 }
 
 // move moves the tenant to the end, whichever.
@@ -106,6 +114,7 @@ func (c *conductor) move(ctx context.Context, outcome *outcome) error {
 		return fmt.Errorf("start move: %w", err)
 	}
 	ended := c.awaitEnd(ctx, run)
+	close(c.over)
 	c.healing.Wait()
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -185,8 +194,13 @@ func (c *conductor) at(ctx context.Context, reached point.Point) {
 	if c.schedule.needs(anUndo) && reached.Activity == "CopyEntries" && reached.Moment == point.After {
 		c.abort(ctx)
 	}
+	c.noteEnd(reached)
 	blow, due := c.take(reached)
 	if !due {
+		return
+	}
+	if blow.fault == Linger {
+		c.linger(ctx, blow, reached)
 		return
 	}
 	heal, err := c.bench.strike(blow.fault, blow.part, c.leg)
@@ -198,8 +212,55 @@ func (c *conductor) at(ctx context.Context, reached point.Point) {
 		}
 		c.note("", heal())
 	})
+	c.orderAbort(ctx)
+}
+
+func (c *conductor) orderAbort(ctx context.Context) {
 	if c.schedule.order == Abort {
 		c.healing.Go(func() { c.abort(ctx) })
+	}
+}
+
+// linger holds the attempt until the move is over, and sees that it ends soon then.
+func (c *conductor) linger(ctx context.Context, blow blow, reached point.Point) {
+	awake := make(chan struct{})
+	c.mutex.Lock()
+	c.lingering, c.awake = reached, awake
+	c.mutex.Unlock()
+	c.note(fmt.Sprintf("hit=%q %s at %s", blow.step, blow.fault, reached), nil)
+	c.orderAbort(ctx)
+	c.healing.Go(func() {
+		<-c.over
+		select {
+		case <-awake:
+		case <-time.After(lingerDeadline):
+			c.note("", fmt.Errorf("attempt %s did not end within %s of the move's end", reached, lingerDeadline))
+		}
+	})
+	<-c.over
+}
+
+// noteEnd sees whether the attempt that was held has ended.
+func (c *conductor) noteEnd(reached point.Point) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.awake == nil || reached.Moment != point.After && reached.Moment != point.Failed {
+		return
+	}
+	held := c.lingering
+	held.Moment = reached.Moment
+	if held == reached && c.isOver() {
+		close(c.awake)
+		c.awake = nil
+	}
+}
+
+func (c *conductor) isOver() bool {
+	select {
+	case <-c.over:
+		return true
+	default:
+		return false
 	}
 }
 

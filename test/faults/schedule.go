@@ -61,6 +61,8 @@ type schedule struct {
 	tenant Tenant
 	order  Order
 	blows  []blow
+	// gap is how far above the destination's revision the origin's is to be where the move must lift; a little unless given.
+	gap int64
 }
 
 func (s schedule) needs(what need) bool {

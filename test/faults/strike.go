@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/kcp-migrate/kcp-migrate/test/faults/point"
 )
 
 // Part is what a fault strikes.
@@ -44,18 +46,30 @@ const (
 	Delay Fault = "delay"
 	// HalfClose ends all connections in one direction.
 	HalfClose Fault = "half-close"
+	// Linger holds one attempt of an activity, and nothing else of its worker, until the move is over: it was given up for
+	// dead, and wakes.
+	Linger Fault = "linger"
 )
 
-var faults = []Fault{Kill, Freeze, Drop, Hang, Delay, HalfClose}
+var faults = []Fault{Kill, Freeze, Drop, Hang, Delay, HalfClose, Linger}
 
 // holds is how long each fault lasts; Freeze and Hang last longer than the heartbeat timeout of 2 s.
 var holds = map[Fault]time.Duration{
 	Kill: 500 * time.Millisecond, Freeze: 3 * time.Second, Drop: 2 * time.Second, Hang: 3 * time.Second, Delay: 4 * time.Second, HalfClose: 0,
 }
 
-// applies is whether the fault can strike the part: a link is no process.
-func (f Fault) applies(part Part) bool {
-	return part != WorkerLink || f != Kill && f != Freeze
+// applies is whether the fault can strike the part at the site: a link is no process, and only the worker that is there can
+// linger there. Once an activity has begun its heartbeats, nobody gives it up for dead.
+func (f Fault) applies(part Part, at site) bool {
+	switch f {
+	case Kill, Freeze:
+		return part != WorkerLink
+	case Linger:
+		there := part == OriginWorker && at.place.role == Origin || part == DestinationWorker && at.place.role == Destination
+		return there && at.moment == point.Before
+	default:
+		return true
+	}
 }
 
 // strike lets a fault happen to a part in a move, and gives what heals it.

@@ -7,6 +7,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
 
 // tenants are the logical clusters of the workspaces.
@@ -45,13 +47,40 @@ func (b *bench) locate(ctx context.Context, tenant string) (leg, error) {
 	return leg{}, fmt.Errorf("locate %s: no shard has it", tenant)
 }
 
-// raiseRevision brings the origin's revision above the destination's, so that a move must lift that one.
-func (b *bench) raiseRevision(ctx context.Context, leg leg) error {
-	wanted, err := b.revision(ctx, leg.destination)
-	if err != nil {
-		return err
+// prepareRevision brings the origin's revision above the destination's where the move is to lift that one. It also keeps out a
+// known limit (docs/kcp-findings.md): a watch whose resourceVersion is below the last deletion of the tenant's entries at the
+// destination is told of that deletion when it goes on there. So every watch must begin above it.
+func (b *bench) prepareRevision(ctx context.Context, schedule schedule, leg leg) error {
+	wanted := b.emptied[abode{schedule.tenant, leg.destination}] + 1
+	if schedule.needs(aLift) {
+		destination, err := b.revision(ctx, leg.destination)
+		if err != nil {
+			return err
+		}
+		wanted = max(wanted, destination+max(schedule.gap, lifted))
 	}
-	present, err := b.revision(ctx, leg.origin)
+	return b.raiseRevision(ctx, leg.origin, wanted)
+}
+
+// abode is a shard that a tenant is or was on.
+type abode struct {
+	tenant Tenant
+	shard  string
+}
+
+// noteEmptied remembers until which revision a shard may have deleted the tenant's entries.
+func (b *bench) noteEmptied(ctx context.Context, outcome *outcome) error {
+	shard := outcome.leg.destination
+	if outcome.result.Phase == workflows.Completed {
+		shard = outcome.leg.origin
+	}
+	revision, err := b.revision(ctx, shard)
+	b.emptied[abode{outcome.schedule.tenant, shard}] = revision
+	return err
+}
+
+func (b *bench) raiseRevision(ctx context.Context, shard string, wanted int64) error {
+	present, err := b.revision(ctx, shard)
 	if err != nil {
 		return err
 	}
@@ -61,14 +90,14 @@ func (b *bench) raiseRevision(ctx context.Context, leg leg) error {
 		group.Go(func() error {
 			for {
 				mutex.Lock()
-				enough := present >= wanted+lifted
+				enough := present >= wanted
 				mutex.Unlock()
 				if enough {
 					return nil
 				}
-				put, err := b.clients[leg.origin].Put(ctx, raisedKey, "")
+				put, err := b.clients[shard].Put(ctx, raisedKey, "")
 				if err != nil {
-					return fmt.Errorf("raise revision of shard %s: %w", leg.origin, err)
+					return fmt.Errorf("raise revision of shard %s: %w", shard, err)
 				}
 				mutex.Lock()
 				present = max(present, put.Header.Revision)

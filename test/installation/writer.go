@@ -2,6 +2,7 @@ package installation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -35,7 +36,7 @@ type Writer struct {
 	acknowledged map[string]string
 	// attempted names deletions that were sent, acknowledged or not.
 	attempted map[string]bool
-	// lost names those that were not there when they were to be deleted.
+	// lost names those that were not there when they were to be updated or deleted.
 	lost []string
 	// pending is the write at work; whether it lands is not known once the Writer has been stopped.
 	pending string
@@ -154,6 +155,12 @@ func (w *Writer) acknowledge(ctx context.Context, name, value string, write func
 		if err == nil {
 			break
 		}
+		if errors.Is(err, errNotThere) {
+			w.mutex.Lock()
+			defer w.mutex.Unlock()
+			w.pending = ""
+			return
+		}
 		w.unclear = w.unclear || !apierrors.IsForbidden(err)
 		select {
 		case <-ctx.Done():
@@ -178,10 +185,19 @@ func (w *Writer) create(ctx context.Context, name, value string) error {
 func (w *Writer) update(ctx context.Context, name, value string) error {
 	_, err := w.configMaps.Update(ctx, writtenConfigMap(name, value), metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
-		// It was acknowledged, so it is lost: Verify will say so.
-		return nil
+		w.lose(name)
+		return errNotThere
 	}
 	return err
+}
+
+// errNotThere is of an update whose object is not there: nothing was written.
+var errNotThere = errors.New("object is not there")
+
+func (w *Writer) lose(name string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.lost = append(w.lost, name)
 }
 
 func (w *Writer) delete(ctx context.Context, name, _ string) error {
@@ -190,9 +206,7 @@ func (w *Writer) delete(ctx context.Context, name, _ string) error {
 		return err
 	}
 	if !w.unclear {
-		w.mutex.Lock()
-		defer w.mutex.Unlock()
-		w.lost = append(w.lost, name)
+		w.lose(name)
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ const (
 	During Moment = "during"
 	// After it: its effect has landed, and Temporal does not know yet.
 	After Moment = "after"
+	// Failed is after an attempt that did not come to its end.
+	Failed Moment = "failed"
 )
 
 // Point is one moment of one attempt of an activity.

@@ -53,10 +53,12 @@ func (w *watchedActivity) ExecuteActivity(ctx context.Context, in *interceptor.E
 	announce(point.Before)
 	midst := sync.OnceFunc(func() { announce(point.During) })
 	result, err := w.Next.ExecuteActivity(context.WithValue(ctx, midstKey{}, midst), in)
-	if err == nil {
-		announce(point.After)
+	if err != nil {
+		announce(point.Failed)
+		return result, err
 	}
-	return result, err
+	announce(point.After)
+	return result, nil
 }
 
 // midstKey is under which an activity's context carries what announces its midst.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/test/faults/point"
 	"github.com/kcp-migrate/kcp-migrate/worker"
 )
 
@@ -41,7 +42,7 @@ func run(ctx context.Context, args []string) error {
 	if err := config.Validate(); err != nil {
 		return err
 	}
-	bug, err := findBug(broken, &config)
+	bug, err := findBug(point.Bug(broken), &config)
 	if err != nil {
 		return err
 	}
