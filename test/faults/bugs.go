@@ -37,7 +37,7 @@ func trials() []trial {
 		{point.TouchesANeighbour, 3, quiet("DeleteOriginEntries")},
 		{point.RetakesTheClaim, 4, zombie},
 		{point.ClaimsOnce, 5, trialOf("Claim", point.After, OriginWorker, Kill, holds[Kill])},
-		{point.LeavesItBlind, 6, quiet("WakeShard")},
+		{point.LeavesItBlind, 6, quiet("FenceOrigin")},
 		{point.TellsASecret, 7, trialOf("CopyEntries", point.Before, FrontDoor, HalfClose, 0)},
 		{point.ForgetsTheTime, 8, slow},
 		{point.LeavesWatchesDeaf, 9, low},

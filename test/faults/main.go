@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 )
@@ -22,8 +22,7 @@ func main() {
 	options.addFlags(pflag.CommandLine)
 	pflag.Parse()
 	// client-go tells of every watch that the fence ends.
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard())
 	if err := run(ctx, options); err != nil {
 		fmt.Fprintf(os.Stderr, "faults: %v\n", err)
 		os.Exit(1)

@@ -10,6 +10,9 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 )
 
+// anyConfigMap is one that most tenants of the fixtures have.
+const anyConfigMap = "default/cm-1"
+
 type family = keyspace.Family
 
 var (
@@ -38,7 +41,7 @@ func deleteOfAnother(ctx context.Context, endpoints []string, logicalCluster str
 		if err != nil || parsed.LogicalCluster == logicalCluster || keyspace.IsSystem(parsed.LogicalCluster) {
 			continue
 		}
-		if parsed.Suffix == "default/cm-1" {
+		if parsed.Suffix == anyConfigMap {
 			_, err := etcd.Delete(ctx, string(entry.Key))
 			return err
 		}
