@@ -9,28 +9,41 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/activities/objects"
 )
 
-// ReleaseContext lets the origin forget that it cancelled the logical cluster's requests: it opens the origin's
-// LogicalCluster once more and waits until every API server has seen it. Without it the origin's virtual workspaces of
-// an APIExport that moved away answer 500 for good. The route leads here again until the destination is touched, so it
-// comes before any entry is deleted.
+// contextReleases is how often a shard with several API servers is made to drop its contexts: only a server whose own
+// controller sees the LogicalCluster before the phase Deleting drops them, in a race with the others', and no answer tells
+// which has, for the fence comes before the contexts. kcp missed one in 25 (Trap 3 of docs/kcp-findings.md).
+const contextReleases = 3
+
+// ReleaseContext lets the origin forget that it cancelled the logical cluster's requests. Without it the origin's virtual
+// workspaces of an APIExport that moved away answer 500 for good. The route leads here again until the destination is
+// touched: the fence stands all the while, so that nobody reads or writes what is not the tenant's any more.
 func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) error {
 	return permanent(heartbeating(ctx, func(ctx context.Context) error {
-		_, err := s.editLogicalCluster(ctx, input.Guard, input.Guard.LogicalCluster, func(present *objects.LogicalCluster) error {
-			if !present.Inactive() || present.Stamp() == "" {
-				return errKeep // an earlier attempt opened it
+		times := 1
+		if len(s.API.ProbeFenced(ctx, input.Guard.LogicalCluster)) > 1 {
+			times = contextReleases
+		}
+		for range times {
+			if err := s.dismiss(ctx, input.Guard); errors.Is(err, ErrNotFound) {
+				return nil // an earlier attempt came so far that it was deleted
+			} else if err != nil {
+				return err
 			}
-			present.Open() // whichever run of this move fenced it
-			return nil
-		})
-		if errors.Is(err, ErrNotFound) {
-			return nil
 		}
-		if err != nil {
-			return err
-		}
-		_, err = s.awaitServing(ctx, input.Guard, nil)
-		return err
+		return nil
 	}))
+}
+
+func (s *Shard) dismiss(ctx context.Context, guard Guard) error {
+	_, err := s.editLogicalCluster(ctx, guard, guard.LogicalCluster, func(present *objects.LogicalCluster) error {
+		present.Fence(string(guard.Token)) // whoever may have taken it away
+		present.Dismiss(time.Now())
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.awaitPhase(ctx, guard.LogicalCluster, objects.PhaseDeleting)
 }
 
 // DropOriginLogicalCluster deletes the origin's LogicalCluster after the commit.

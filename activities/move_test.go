@@ -417,6 +417,20 @@ func TestCommit_BindingWhoseCRDIsGone_DoesNotLand(t *testing.T) {
 	require.True(t, p.destination.logicalCluster(t, tenant).Inactive())
 }
 
+func TestReleaseContext_HasTheOriginForgetTheCluster_UnderTheFence(t *testing.T) {
+	p := newPair(t)
+	p.fence(t)
+
+	_, err := perform[any](t, p.origin, p.origin.ReleaseContext, activities.GuardInput{Guard: fenced})
+	require.NoError(t, err)
+
+	present := p.origin.logicalCluster(t, tenant)
+	require.True(t, present.Inactive(), "nobody may read or write at the origin after the commit")
+	require.Equal(t, objects.PhaseDeleting, present.Phase())
+	require.Equal(t, int64(1), p.origin.api.released.Load())
+	require.Equal(t, string(fenced.Token), present.Stamp())
+}
+
 func TestDropCarried_DeletesWhatWasCarriedAndSparesWhatWasWrittenSince(t *testing.T) {
 	p := newPair(t)
 	configMaps := "/registry/core/configmaps/" + tenant + "/default/"

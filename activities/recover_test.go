@@ -156,7 +156,7 @@ func TestTakeClaim_AfterTheCommit_LeavesTheOriginsLogicalClusterAlone(t *testing
 
 	_, err = perform[any](t, p.origin, p.origin.ReleaseContext, activities.GuardInput{Guard: activities.Guard{LogicalCluster: tenant, Token: taken.Token}})
 	require.NoError(t, err)
-	require.False(t, p.origin.logicalCluster(t, tenant).Inactive(), "a provider's context is released all the same")
+	require.Equal(t, objects.PhaseDeleting, p.origin.logicalCluster(t, tenant).Phase(), "a provider's context is released all the same")
 }
 
 func TestTakeClaim_ThatChangedHands_IsRefusedAndLeavesTheFence(t *testing.T) {

@@ -162,7 +162,9 @@ type scriptedAPI struct {
 	// silent gives no answer to so many wildcard probes.
 	silent atomic.Int32
 	// wakes counts system:shard's transitions back to Ready.
-	wakes    atomic.Int32
+	wakes atomic.Int32
+	// released counts contexts that were dropped because a LogicalCluster is being deleted.
+	released atomic.Int64
 	contents activities.Contents
 	version  activities.Version
 	keys     string
@@ -194,6 +196,11 @@ func (a *scriptedAPI) reconcile(ctx context.Context, client *clientv3.Client, ke
 		return
 	}
 	switch {
+	case present.BeingDeleted() && present.Phase() != objects.PhaseDeleting:
+		present.SetPhase(objects.PhaseDeleting)
+		a.released.Add(1)
+	case present.BeingDeleted():
+		return
 	case present.Phase() == objects.PhaseReady && present.Inactive():
 		present.SetPhase(objects.PhaseInactive)
 		a.cut()

@@ -131,6 +131,23 @@ func (l *LogicalCluster) Open() {
 	l.SetPhase(PhaseInactive)
 }
 
+// Dismiss marks the fenced object as being deleted, with the fence still on it, and as Inactive once more, so that every API
+// server's controller that looks at it drops its contexts as it turns it Deleting (kcp pkg/reconciler/core/logicalcluster,
+// phaseReconciler). Nobody acts on it beyond that: without terminators and finalizers kcp has nothing to do before it goes
+// (logicalclusterdeletion deletes what a logical cluster holds only for its finalizer), and with a grace period an API server
+// does not take it away at the next edit (k8s.io/apiserver, ShouldDeleteDuringUpdate).
+func (l *LogicalCluster) Dismiss(at time.Time) {
+	metadata := l.content.at("metadata")
+	metadata["deletionTimestamp"] = at.UTC().Format(time.RFC3339)
+	metadata["deletionGracePeriodSeconds"] = dismissalSeconds
+	delete(metadata, "finalizers")
+	delete(l.content.at("status"), "terminators")
+	l.SetPhase(PhaseInactive)
+}
+
+// dismissalSeconds is a grace period that nothing waits for: we delete the object.
+const dismissalSeconds = 3600
+
 // Touch notes when the move left the origin.
 func (l *LogicalCluster) Touch(at time.Time) {
 	l.content.at("metadata", "annotations")[MovedAtAnnotation] = at.UTC().Format(time.RFC3339Nano)

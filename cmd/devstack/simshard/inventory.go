@@ -161,6 +161,9 @@ func newItem(at place, read object, authority string) item {
 
 func (n *item) readCustom(read *unstructured.Unstructured) {
 	switch {
+	case n.family == logicalClusterFamily:
+		// kcp deletes what one holds only for its finalizer (pkg/reconciler/core/logicalclusterdeletion).
+		n.deleting = n.deleting && hasFinalizers(read)
 	case n.family == bindingFamily:
 		for resource, bound := range boundResources(read) {
 			n.schemas = append(n.schemas, bound.schemaUID)

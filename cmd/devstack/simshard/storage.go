@@ -161,7 +161,7 @@ func (s *store) change(ctx context.Context, at place, edit func(*unstructured.Un
 
 // replace writes an object over the one of the given revision.
 func (s *store) replace(ctx context.Context, at place, edited *unstructured.Unstructured, revision string) (object, error) {
-	if edited.GetDeletionTimestamp() != nil && !hasFinalizers(edited) {
+	if edited.GetDeletionTimestamp() != nil && !hasFinalizers(edited) && !hasGrace(edited) {
 		return edited, s.delete(ctx, at, revision)
 	}
 	value, err := encode(at.family, edited)
@@ -173,6 +173,12 @@ func (s *store) replace(ctx context.Context, at place, edited *unstructured.Unst
 		return nil, err
 	}
 	return s.read(at, value, answer)
+}
+
+// hasGrace is whether an edit leaves an object alone that is being deleted (k8s.io/apiserver, ShouldDeleteDuringUpdate).
+func hasGrace(of *unstructured.Unstructured) bool {
+	grace := of.GetDeletionGracePeriodSeconds()
+	return grace != nil && *grace > 0
 }
 
 // delete removes the object of the given revision.

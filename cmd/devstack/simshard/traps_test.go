@@ -2,6 +2,7 @@ package simshard
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -188,6 +189,35 @@ func TestTrap4_WhenAProviderMovedAway_ItsVirtualWorkspaceFailsUntilTheContextIsR
 	origin.write(provider, moved)
 	origin.awaitPhase(provider, phaseReady)
 	_, err = origin.etcd.Delete(t.Context(), clusterKey(provider))
+	require.NoError(t, err)
+	origin.eventually(func() bool { return origin.code(view) == http.StatusOK }, "released")
+}
+
+func TestTrap4_WhenTheLogicalClusterIsDismissed_TheContextIsReleasedAndTheFenceStands(t *testing.T) {
+	i := start(t, 1)
+	origin := i.server("root", 0)
+	view := exportServices + provider + "/wild/clusters/*/apis/wild.west/v1/cowboys"
+	origin.fence(provider)
+	origin.toggle(systemShard)
+	before := origin.entries(provider)
+	delete(before, clusterKey(provider))
+
+	dismissed := origin.logicalCluster(provider)
+	now := metav1.Now()
+	grace := int64(3600)
+	dismissed.SetDeletionTimestamp(&now)
+	dismissed.SetDeletionGracePeriodSeconds(&grace)
+	dismissed.SetFinalizers(nil)
+	origin.write(provider, dismissed)
+	origin.awaitPhase(provider, phaseDeleting)
+
+	require.Equal(t, http.StatusForbidden, origin.code(in(provider, "/api/v1/namespaces/default")))
+	origin.stays(func() bool {
+		after := origin.entries(provider)
+		delete(after, clusterKey(provider))
+		return maps.Equal(before, after)
+	}, time.Second, "entries untouched")
+	_, err := origin.etcd.Delete(t.Context(), clusterKey(provider))
 	require.NoError(t, err)
 	origin.eventually(func() bool { return origin.code(view) == http.StatusOK }, "released")
 }
