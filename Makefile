@@ -36,8 +36,13 @@ devstack:
 WITH_SERVER    = '{{range .Deps}}{{if eq . "go.temporal.io/server/temporal"}}{{$$.ImportPath}}{{end}}{{end}}'
 WITHOUT_SERVER = $(GO) list ./... | grep -vxF "$$($(GO) list -f $(WITH_SERVER) ./...)"
 
+# The workers of the fault bench: the product's with failpoints, which the product's own binary does not have.
+.PHONY: faults-worker
+faults-worker:
+	$(BUILD) $(GO) build -o $(BIN)/faults-worker ./test/faults/worker
+
 .PHONY: test
-test: build ## Run all tests, the product's under the race detector
+test: build faults-worker ## Run all tests, the product's under the race detector
 	$(TEST) $(GO) test -race -timeout $(TEST_TIMEOUT) ./...
 	cd cmd/devstack && $(GO) test -race -timeout $(TEST_TIMEOUT) $$($(WITHOUT_SERVER))
 	cd cmd/devstack && $(BUILD) $(GO) test -timeout $(TEST_TIMEOUT) $$($(GO) list -f $(WITH_SERVER) ./...)
@@ -59,6 +64,14 @@ lint-tools:
 demo: build ## Move a tenant there and back before your eyes (ENTRIES=5000 fattens it)
 	$(BUILD) $(GO) build -o $(BIN)/demo ./test/demo
 	$(BIN)/demo --bin-dir $(BIN) --entries $(ENTRIES)
+
+# SEED repeats a run, ALL=1 plays the whole matrix (hours), RANDOM=100 so many random schedules, BREAK=all sees that the
+# bench catches a bug for each invariant.
+.PHONY: faults
+faults: build faults-worker ## Strike every part in every step of a move (ALL=1, RANDOM=100, SEED=…, BREAK=all)
+	$(BUILD) $(GO) build -o $(BIN)/faults ./test/faults
+	$(BIN)/faults --bin-dir $(BIN) $(if $(SEED),--seed $(SEED)) $(if $(ALL),--all) $(if $(RANDOM),--random $(RANDOM)) \
+		$(if $(BREAK),--break $(BREAK))
 
 .PHONY: up
 up: build ## Start devstack with its workers and keep them running

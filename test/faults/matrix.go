@@ -89,19 +89,21 @@ func pairwise(seed int64) []schedule {
 	pool := slices.Concat(candidates()...)
 	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // a seed has no sign and no secret
 	random.Shuffle(len(pool), func(i, j int) { pool[i], pool[j] = pool[j], pool[i] })
+	pairs := make([][]string, len(pool))
 	missing := map[string]bool{}
-	for _, schedule := range pool {
-		for _, pair := range schedule.pairs() {
+	for i, schedule := range pool {
+		pairs[i] = schedule.pairs()
+		for _, pair := range pairs[i] {
 			missing[pair] = true
 		}
 	}
 	var chosen []schedule
 	for len(missing) > 0 {
-		best := slices.MaxFunc(pool, func(one, other schedule) int { return one.gain(missing) - other.gain(missing) })
-		for _, pair := range best.pairs() {
+		best := richest(pairs, missing)
+		for _, pair := range pairs[best] {
 			delete(missing, pair)
 		}
-		chosen = append(chosen, best)
+		chosen = append(chosen, pool[best])
 	}
 	random.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
 	return numbered(chosen)
@@ -115,15 +117,21 @@ func (s schedule) pairs() []string {
 	return []string{step + "|" + part, step + "|" + fault, part + "|" + fault, step + "|" + shape, part + "|" + shape, fault + "|" + shape, step + "|" + site}
 }
 
-// gain counts what a schedule adds to a choice.
-func (s schedule) gain(missing map[string]bool) int {
-	gain := 0
-	for _, pair := range s.pairs() {
-		if missing[pair] {
-			gain++
+// richest finds where most is that is missing.
+func richest(pairs [][]string, missing map[string]bool) int {
+	best, most := 0, 0
+	for i, has := range pairs {
+		gain := 0
+		for _, pair := range has {
+			if missing[pair] {
+				gain++
+			}
+		}
+		if gain > most {
+			best, most = i, gain
 		}
 	}
-	return gain
+	return best
 }
 
 func numbered(schedules []schedule) []schedule {

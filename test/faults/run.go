@@ -63,7 +63,7 @@ func playAll(ctx context.Context, options options, schedules []schedule) (report
 
 // playSome starts a bench and plays on it as long as it is good for.
 func playSome(ctx context.Context, options options, schedules []schedule, report *report) (played int, failure error) {
-	folder, err := os.MkdirTemp("", "kcp-migrate-faults-")
+	folder, err := makeFolder()
 	if err != nil {
 		return 0, err
 	}

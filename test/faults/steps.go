@@ -57,7 +57,10 @@ var steps = []step{
 	{"claim destination", []place{{"Claim", Destination, anyMoment, nothing}}},
 	{"ready destination", []place{{"LiftRevision", Destination, anyMoment, aLift}}},
 	{"fence origin", []place{{"FenceOrigin", Origin, anyMoment, nothing}}},
-	{"wake origin", []place{{"WakeShard", Origin, anyMoment, nothing}}},
+	{"wake origin", []place{
+		{"WakeShard", Origin, anyMoment, nothing},
+		{"AwaitInformers", Origin, endsOnly, nothing},
+	}},
 	{"fence destination", []place{{"FenceDestination", Destination, anyMoment, nothing}}},
 	{"copy", []place{{"CopyEntries", Destination, anyMoment, nothing}}},
 	{"verify", []place{{"VerifyEntries", Destination, anyMoment, nothing}}},

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPairwise_LeavesOutNoPairAndNoSite(t *testing.T) {
+	chosen := pairwise(7)
+	require.GreaterOrEqual(t, len(chosen), 60)
+
+	met := map[string]bool{}
+	for _, schedule := range chosen {
+		for _, pair := range schedule.pairs() {
+			met[pair] = true
+		}
+	}
+	for _, schedule := range slices.Concat(candidates()...) {
+		for _, pair := range schedule.pairs() {
+			require.True(t, met[pair], pair)
+		}
+	}
+}
+
+func TestSchedules_OfTheSameSeed_AreTheSame(t *testing.T) {
+	require.Equal(t, pairwise(7), pairwise(7))
+	require.NotEqual(t, pairwise(7), pairwise(8))
+	require.Equal(t, randomSchedules(7, 10), randomSchedules(7, 10))
+	require.NotEqual(t, randomSchedules(7, 10), randomSchedules(8, 10))
+}
+
+func TestWholeMatrix_HasEveryFaultOfEveryPartAtEverySite(t *testing.T) {
+	type key struct {
+		site  string
+		part  Part
+		fault Fault
+	}
+	found := map[key]bool{}
+	for _, schedule := range wholeMatrix() {
+		blow := schedule.blows[0]
+		found[key{blow.String(), blow.part, blow.fault}] = true
+	}
+	require.Len(t, wholeMatrix(), len(candidates()))
+	require.Greater(t, len(found), 2000)
+}
