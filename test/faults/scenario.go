@@ -142,11 +142,11 @@ func (c *conductor) awaitEnd(ctx context.Context, run client.WorkflowRun) (ended
 	err := await(ctx, "the end of the move", func() error {
 		ctx, cancel := context.WithTimeout(ctx, askDeadline)
 		defer cancel()
-		described, err := c.bench.temporal.DescribeWorkflowExecution(ctx, run.GetID(), run.GetRunID())
+		described, err := c.bench.temporal.DescribeWorkflow(ctx, run.GetID(), run.GetRunID())
 		if err != nil {
 			return err
 		}
-		if described.GetWorkflowExecutionInfo().GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		if described.Status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING {
 			return errors.New("it runs")
 		}
 		return nil

@@ -25,10 +25,16 @@ func TestPairwise_LeavesOutNoPairAndNoSite(t *testing.T) {
 }
 
 func TestSchedules_OfTheSameSeed_AreTheSame(t *testing.T) {
-	require.Equal(t, pairwise(7), pairwise(7))
-	require.NotEqual(t, pairwise(7), pairwise(8))
-	require.Equal(t, randomSchedules(7, 10), randomSchedules(7, 10))
-	require.NotEqual(t, randomSchedules(7, 10), randomSchedules(8, 10))
+	for name, draw := range map[string]func(seed int64) []schedule{
+		"pairwise": pairwise,
+		"random":   func(seed int64) []schedule { return randomSchedules(seed, 10) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, again, other := draw(7), draw(7), draw(8)
+			require.Equal(t, first, again)
+			require.NotEqual(t, first, other)
+		})
+	}
 }
 
 func TestWholeMatrix_HasEveryFaultOfEveryPartAtEverySite(t *testing.T) {

@@ -124,7 +124,10 @@ type talkativeStore struct{ activities.Store }
 
 func (s talkativeStore) Write(ctx context.Context, guard activities.Guard, batches activities.Batches, acknowledged func(activities.Written)) error {
 	if firstAttempt(ctx) {
-		for batch := range batches {
+		for batch, err := range batches {
+			if err != nil {
+				return err
+			}
 			for _, entry := range batch {
 				if entry.Family == secrets {
 					return fmt.Errorf("write %s: %q", entry.Ref, entry.Value)
