@@ -61,7 +61,7 @@ func (b *bench) play(ctx context.Context, schedule schedule) (*outcome, error) {
 		return nil, err
 	}
 	started := time.Now()
-	conductor := &conductor{bench: b, schedule: schedule, leg: leg, pending: slices.Clone(schedule.blows), over: make(chan struct{})}
+	conductor := &conductor{bench: b, schedule: schedule, leg: leg, pending: slices.Clone(schedule.blows), over: make(chan struct{}), lingering: map[point.Point]chan struct{}{}}
 	if err := conductor.move(ctx, outcome); err != nil {
 		return nil, errors.Join(err, observation.stop())
 	}
@@ -93,9 +93,8 @@ type conductor struct {
 	healing  sync.WaitGroup
 	// over is closed when the move is.
 	over chan struct{}
-	// lingering is the attempt that is held, and awake is closed when it has ended.
-	lingering point.Point
-	awake     chan struct{}
+	// lingering are the attempts that are held; a channel is closed when its attempt has ended after the move.
+	lingering map[point.Point]chan struct{}
 }
 
 // move moves the tenant to the end, whichever.
@@ -225,7 +224,7 @@ func (c *conductor) orderAbort(ctx context.Context) {
 func (c *conductor) linger(ctx context.Context, blow blow, reached point.Point) {
 	awake := make(chan struct{})
 	c.mutex.Lock()
-	c.lingering, c.awake = reached, awake
+	c.lingering[attemptOf(reached)] = awake
 	c.mutex.Unlock()
 	c.note(fmt.Sprintf("hit=%q %s at %s", blow.step, blow.fault, reached), nil)
 	c.orderAbort(ctx)
@@ -244,15 +243,17 @@ func (c *conductor) linger(ctx context.Context, blow blow, reached point.Point) 
 func (c *conductor) noteEnd(reached point.Point) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.awake == nil || reached.Moment != point.After && reached.Moment != point.Failed {
-		return
+	awake, held := c.lingering[attemptOf(reached)]
+	if held && c.isOver() && (reached.Moment == point.After || reached.Moment == point.Failed) {
+		close(awake)
+		delete(c.lingering, attemptOf(reached))
 	}
-	held := c.lingering
-	held.Moment = reached.Moment
-	if held == reached && c.isOver() {
-		close(c.awake)
-		c.awake = nil
-	}
+}
+
+// attemptOf leaves out where in the attempt it is.
+func attemptOf(reached point.Point) point.Point {
+	reached.Moment = ""
+	return reached
 }
 
 func (c *conductor) isOver() bool {
