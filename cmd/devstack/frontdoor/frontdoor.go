@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/simshard"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/simshard/follow"
 )
 
@@ -183,6 +184,7 @@ func (f *FrontDoor) rewrite(proxied *httputil.ProxyRequest) {
 	proxied.Out.URL = target
 	proxied.Out.Host = target.Host
 	proxied.Out.Header.Set("Authorization", "Bearer "+f.config.AdminToken)
+	proxied.Out.Header.Set(simshard.RemoteUserHeader, "kcp-admin")
 }
 
 func refuse(writer http.ResponseWriter, code int, reason metav1.StatusReason, message string) {

@@ -26,8 +26,9 @@
 //	with their content                                      deletion.go
 //	workspaces scheduled and deleted, on any shard          workspaces.go
 //
-// Requests for a cluster without a LogicalCluster object are served: the administrator's
-// credentials pass kcp's authorization by, and nothing is fenced.
+// Requests for a cluster without a LogicalCluster object are served where they come straight to the
+// shard: the administrator's credentials pass kcp's authorization by, and nothing is fenced. Through a
+// front door nobody's do.
 //
 // What is not simulated, or is simpler:
 //

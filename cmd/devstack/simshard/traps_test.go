@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 )
 
 func newWorkspace(name, shard string) *unstructured.Unstructured {
@@ -220,4 +221,23 @@ func TestTrap4_WhenTheLogicalClusterIsDismissed_TheContextIsReleasedAndTheFenceS
 	_, err := origin.etcd.Delete(t.Context(), clusterKey(provider))
 	require.NoError(t, err)
 	origin.eventually(func() bool { return origin.code(view) == http.StatusOK }, "released")
+}
+
+func TestRequest_OfAUserForAClusterThatTheShardDoesNotHave_IsDenied(t *testing.T) {
+	i := start(t, 1)
+	origin := i.server("root", 0)
+	ask := func(cluster string) int {
+		config := origin.config(cluster)
+		client, err := rest.HTTPClientFor(config)
+		require.NoError(t, err)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/api/v1/namespaces/default", nil)
+		require.NoError(t, err)
+		request.Header.Set(RemoteUserHeader, "kcp-admin")
+		response, err := client.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return response.StatusCode
+	}
+	require.Equal(t, http.StatusOK, ask(consumer))
+	require.Equal(t, http.StatusForbidden, ask("0nobody0lives0he"))
 }
