@@ -66,9 +66,9 @@ func (s watchedStore) DeleteLogicalCluster(ctx context.Context, guard activities
 	return s.Store.DeleteLogicalCluster(ctx, guard, modRevision)
 }
 
-func (s watchedStore) Commit(ctx context.Context, guard activities.Guard, modRevision int64, value []byte, raiseTo activities.Token) (int64, error) {
+func (s watchedStore) Commit(ctx context.Context, guard activities.Guard, modRevision int64, value []byte, raiseTo activities.Token, landing activities.Landing) (int64, error) {
 	defer inMidst(ctx)
-	return s.Store.Commit(ctx, guard, modRevision, value, raiseTo)
+	return s.Store.Commit(ctx, guard, modRevision, value, raiseTo, landing)
 }
 
 func (s watchedStore) CreateBoundCRD(ctx context.Context, guard activities.Guard, schemaUID string, value []byte) (bool, error) {
