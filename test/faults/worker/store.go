@@ -80,3 +80,8 @@ func (s watchedStore) LiftRevision(ctx context.Context, guard activities.Guard, 
 	defer inMidst(ctx)
 	return s.Store.LiftRevision(ctx, guard, revision, perSecond, progress)
 }
+
+func (s watchedStore) DropLogicalCluster(ctx context.Context, guard activities.Guard, modRevision int64) error {
+	defer inMidst(ctx)
+	return s.Store.DropLogicalCluster(ctx, guard, modRevision)
+}
