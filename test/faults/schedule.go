@@ -41,7 +41,7 @@ type blow struct {
 	part   Part
 	fault  Fault
 	hold   time.Duration
-	// optional is of blows that need not hit: what came before may have led the move elsewhere.
+	// optional is of blows that need not hit where another one has: it may have led the move elsewhere.
 	optional bool
 }
 
