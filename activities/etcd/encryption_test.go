@@ -99,10 +99,9 @@ func stored(t testing.TB, provider, key, etcdKey, plaintext string) string {
 // openEncrypted opens a store as a worker with this configuration would.
 func (s *server) openEncrypted(t testing.TB, prefix, configuration string) *Store {
 	t.Helper()
-	store, err := Open(t.Context(), Config{Endpoints: s.endpoints, Prefix: prefix, Encryption: parsed(t, configuration)})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return store
+	config := s.config()
+	config.Prefix, config.Encryption = prefix, parsed(t, configuration)
+	return s.openWith(t, config)
 }
 
 func secretValue(name string) string {
@@ -446,7 +445,7 @@ func TestWrite_UnderEncryption_KeepsLeasesAndCountsPlaintext(t *testing.T) {
 		var last activities.Written
 		require.NoError(t, store.Write(t.Context(), guard, oneBatch(entries), func(written activities.Written) { last = written }))
 		require.Equal(t, size, last.Bytes)
-		response, err := store.client.Get(t.Context(), "/registry/", clientv3.WithPrefix())
+		response, err := admin(store).Get(t.Context(), "/registry/", clientv3.WithPrefix())
 		require.NoError(t, err)
 		require.Len(t, response.Kvs, len(entries))
 		for _, kv := range response.Kvs {

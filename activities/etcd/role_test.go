@@ -56,7 +56,7 @@ func enableAuthentication(endpoints []string) error {
 	if _, err := client.RoleAdd(ctx, workerUser); err != nil {
 		return err
 	}
-	for _, storagePrefix := range []string{"/registry", "/destination"} {
+	for _, storagePrefix := range []string{"/registry", "/destination", otherPrefix} {
 		prefixes, err := grantedPrefixes(storagePrefix)
 		if err != nil {
 			return err

@@ -102,6 +102,11 @@ func (s *server) openBelow(t testing.TB, prefix string) *Store {
 	t.Helper()
 	config := s.config()
 	config.Prefix = prefix
+	return s.openWith(t, config)
+}
+
+func (s *server) openWith(t testing.TB, config Config) *Store {
+	t.Helper()
 	store, err := Open(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
