@@ -222,8 +222,6 @@ type Plan struct {
 	Leftovers []string `json:"leftovers,omitempty"`
 	// NotMoved names what stays: child workspaces.
 	NotMoved []string `json:"notMoved,omitempty"`
-	// ReleasesContext: the cluster holds APIExports, whose origin context will be released (Trap 4 of docs/kcp-findings.md).
-	ReleasesContext bool `json:"releasesContext,omitempty"`
 	// RenewsCachedCopies: copies in kcp's cache server will be put right (Trap 5 of docs/kcp-findings.md).
 	RenewsCachedCopies bool `json:"renewsCachedCopies,omitempty"`
 	// ExpectedTimeAway is an estimate from the tenant's size.

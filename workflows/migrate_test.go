@@ -30,6 +30,7 @@ var theStory = []string{
 	"VerifyEntries@shard-1/1→2",
 	"Commit@shard-1/2→3",
 	"AwaitServing@shard-1/3",
+	"ReleaseContext@root/2",
 	"TouchDestination@shard-1/3",
 	"DropOriginLogicalCluster@root/2",
 	"TouchDestination@shard-1/3",
@@ -72,16 +73,6 @@ func stepNames(result workflows.Result) []string {
 	return names
 }
 
-func TestMigrate_ProviderOfAPIExports_ReleasesItsContextBeforeAnyDeletion(t *testing.T) {
-	w := newWorld(t)
-	w.originReport.Contents.APIExports = []string{"wild"}
-	w.move(usualInput)
-
-	require.Equal(t, []string{
-		"ReleaseContext@root/2", "TouchDestination@shard-1/3", "DropOriginLogicalCluster@root/2", "TouchDestination@shard-1/3",
-	}, w.calls[13:17])
-}
-
 func TestMigrate_WithAccessToTheCacheServer_RenewsItsCopiesOnceTheOriginIsEmpty(t *testing.T) {
 	w := newWorld(t)
 	w.originReport.ReachesCache = true
@@ -89,7 +80,7 @@ func TestMigrate_WithAccessToTheCacheServer_RenewsItsCopiesOnceTheOriginIsEmpty(
 
 	require.True(t, w.result().Plan.RenewsCachedCopies)
 	require.True(t, w.renewed)
-	require.Equal(t, []string{"DeleteOriginEntries@root/2", "RenewCachedCopies@root/2"}, w.calls[16:18])
+	require.Equal(t, []string{"DeleteOriginEntries@root/2", "RenewCachedCopies@root/2"}, w.calls[17:19])
 }
 
 func TestMigrate_InformersOfTheOrigin_AreGivenTimeToSeeTheDeletions(t *testing.T) {
@@ -258,7 +249,7 @@ func TestMigrate_Stragglers_AreCarriedBeforeTheyAreDeleted(t *testing.T) {
 	w.stragglers = [][]activities.Straggler{{late}}
 	w.move(usualInput)
 
-	require.Equal(t, []string{"DeleteOriginEntries@root/2", "CarryStragglers@shard-1/3", "DropCarried@root/2", "DeleteOriginEntries@root/2", "AwaitServing@shard-1/3"}, w.calls[16:21])
+	require.Equal(t, []string{"DeleteOriginEntries@root/2", "CarryStragglers@shard-1/3", "DropCarried@root/2", "DeleteOriginEntries@root/2", "AwaitServing@shard-1/3"}, w.calls[17:22])
 	late.Carried = true
 	require.Equal(t, []activities.Straggler{late}, w.result().Stragglers)
 }
@@ -305,7 +296,7 @@ func TestMigrate_RouteThatAFrontProxyHasLost_IsTouchedUntilItIsBack(t *testing.T
 	w.move(usualInput)
 
 	touched := []string{"AwaitRoute@kcp-migrate", "TouchDestination@shard-1/3", "TouchOwner@kcp-migrate"}
-	require.Equal(t, slices.Concat(touched, touched, []string{"AwaitRoute@kcp-migrate"}), w.calls[19:26])
+	require.Equal(t, slices.Concat(touched, touched, []string{"AwaitRoute@kcp-migrate"}), w.calls[20:27])
 	require.Equal(t, workflows.Completed, w.result().Phase)
 }
 

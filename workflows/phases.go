@@ -322,12 +322,11 @@ func (m *migration) awaitServing(ctx workflow.Context, resources []activities.Bo
 // cleanUpOrigin empties the origin. The LogicalCluster goes first, and soon: while the origin has one, any edit of it by
 // the origin's controllers turns the route there. Touches before and after make every route index hear of the
 // destination last. The entries go once the origin's informers can see it; until then nobody but kcp's own controllers is
-// let in there, and what those write concerns nobody.
+// let in there, and what those write concerns nobody. Its context is released, so that they learn that all is gone: kcp's
+// garbage collector would go on asking about a dependent, and delete it when the tenant comes back.
 func (m *migration) cleanUpOrigin(ctx workflow.Context) {
 	m.awaitWoken(ctx)
-	if m.status.Plan.ReleasesContext {
-		insistOn(m.atOrigin(ctx, long, "Release the provider's context at the origin"), m, shard.ReleaseContext, m.onOrigin())
-	}
+	insistOn(m.atOrigin(ctx, long, "Release the context at the origin"), m, shard.ReleaseContext, m.onOrigin())
 	m.touchDestination(ctx)
 	dropped := insistOnResult(m.atOrigin(ctx, edit, "Delete the LogicalCluster at the origin"), m, shard.DropOriginLogicalCluster, m.onOrigin())
 	m.droppedAt = dropped.Revision

@@ -55,7 +55,6 @@ func NewPlan(facts Facts) (Plan, error) {
 		BoundCRDs:        facts.Destination.MissingCRDs,
 		Leftovers:        facts.Destination.Leftovers,
 		NotMoved:         facts.Origin.Contents.ChildWorkspaces,
-		ReleasesContext:  len(facts.Origin.Contents.APIExports) > 0,
 
 		RenewsCachedCopies: facts.Origin.ReachesCache,
 	}

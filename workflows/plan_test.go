@@ -159,7 +159,6 @@ func TestNewPlan_WhatAPersonShouldKnow_IsWarnedOf(t *testing.T) {
 
 	require.NoError(t, err)
 	require.Equal(t, []string{"child"}, plan.NotMoved)
-	require.True(t, plan.ReleasesContext)
 	require.Equal(t, []string{"schema-1"}, plan.BoundCRDs)
 	require.Equal(t, []string{
 		"clients that watch all logical clusters of shard root see the tenant's objects deleted there",

@@ -295,15 +295,13 @@ func (r *recovery) goOnwardFrom(ctx workflow.Context) {
 }
 
 // readContents finds out what preflight had. Where the tenant cannot be asked, say because it was deleted at the
-// destination since, the context is released in any case, which is harmless, and no resource is waited for.
+// destination since, no resource is waited for.
 func (r *recovery) readContents(ctx workflow.Context) {
 	contents, err := call(r.atDestination(ctx, inspection, "Read what the tenant has"), shard.ReadContents, r.onDestination())
 	if err != nil {
-		r.status.Plan.ReleasesContext = true
 		r.warn("what the tenant has could not be read, and its bound resources were not waited for: %s", message(err))
 		return
 	}
-	r.status.Plan.ReleasesContext = len(contents.APIExports) > 0
 	r.boundResources = contents.Bindings
 }
 

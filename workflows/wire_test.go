@@ -25,7 +25,7 @@ func someResult() workflows.Result {
 			Entries: 12, Bytes: 3_400, LeasedEntries: 2,
 			Families:  []workflows.PlannedFamily{{Family: "core/configmaps", Entries: 10, Bytes: 3_000}},
 			BoundCRDs: []string{"schema-1"}, RevisionLift: 6_000, MinimumFence: workflows.Duration(2 * time.Second),
-			Leftovers: []string{"/registry/core/configmaps/x"}, NotMoved: []string{"child"}, ReleasesContext: true, RenewsCachedCopies: true,
+			Leftovers: []string{"/registry/core/configmaps/x"}, NotMoved: []string{"child"}, RenewsCachedCopies: true,
 			ExpectedTimeAway: workflows.Duration(301 * time.Millisecond), Warnings: []string{"look out"},
 		},
 		DryRun: true, Entries: 12, Bytes: 3_400, SHA256: "digest", TimeAway: workflows.Duration(450 * time.Millisecond),

@@ -38,7 +38,7 @@ func plan() *workflows.Plan {
 			{Family: "core/secrets", Entries: 10, Bytes: 2_201},
 		},
 		BoundCRDs: []string{"7d3c"}, RevisionLift: 1_435, MinimumFence: workflows.Duration(2 * time.Second),
-		Leftovers: []string{"/registry/core/secrets/256hdo017n2m0br9/default/old"}, NotMoved: []string{"child"}, ReleasesContext: true,
+		Leftovers: []string{"/registry/core/secrets/256hdo017n2m0br9/default/old"}, NotMoved: []string{"child"},
 		ExpectedTimeAway: workflows.Duration(805 * time.Millisecond), Warnings: []string{"token Secrets move as they are"},
 	}
 }

@@ -112,9 +112,6 @@ func printPlan(out *tabwriter.Writer, plan *workflows.Plan) {
 	if plan.RevisionLift > 0 {
 		property(out, "Revision lift", countText(plan.RevisionLift)+" revisions, before the fence")
 	}
-	if plan.ReleasesContext {
-		property(out, "APIExports", "moved too; the origin's hold on them is released right after the commit")
-	}
 	printFamilies(out, plan)
 	list(out, "Bound CRDs to create at the destination, by schema UID", plan.BoundCRDs)
 	list(out, "Keys at the destination to discard", plan.Leftovers)
