@@ -15,7 +15,8 @@ import (
 const contextReleases = 3
 
 // ReleaseContext lets the origin forget that it cancelled the logical cluster's requests. Without it the origin's virtual
-// workspaces of an APIExport that moved away answer 500 for good. The route leads here again until the destination is
+// workspaces of an APIExport that moved away answer 500 for good, and its garbage collector goes on asking for dependents
+// until the tenant comes back, and deletes them (docs/kcp-findings.md, traps 4 and 7). The route leads here again until the destination is
 // touched: the fence stands all the while, so that nobody reads or writes what is not the tenant's any more.
 func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) error {
 	return permanent(heartbeating(ctx, func(ctx context.Context) error {
