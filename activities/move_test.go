@@ -484,3 +484,25 @@ func TestTouchOrigin_WithoutItsFence_TouchesTheTenantAndFencesNothing(t *testing
 	require.False(t, after.Inactive())
 	require.Empty(t, after.Stamp())
 }
+
+func TestSweepDestination_DeletesWhatControllersMadeAnew_ButNothingOnceCommitted(t *testing.T) {
+	p := newPair(t)
+	p.destination.api.idle.Store(true)
+	p.destination.put(t, layout.LogicalClusterKey(tenant), logicalCluster("shard-1"))
+	p.destination.put(t, "/registry/core/configmaps/"+tenant+"/default/made-anew", "a controller's")
+	_, err := perform[any](t, p.destination, p.destination.SweepDestination, activities.GuardInput{Guard: guard})
+	require.NoError(t, err)
+	left, err := p.destination.store.Keys(t.Context(), tenant, 10)
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	q := newPair(t)
+	fence := q.fence(t)
+	q.enclose(t)
+	q.copy(t, fence.Revision)
+	q.verify(t, first)
+	q.commit(t)
+	_, err = perform[any](t, q.destination, q.destination.SweepDestination, activities.GuardInput{Guard: activities.Guard{LogicalCluster: tenant, Token: first.Next().Next()}})
+	require.Error(t, err)
+	require.False(t, q.destination.logicalCluster(t, tenant).Inactive(), "the tenant lives here")
+}

@@ -93,7 +93,8 @@ func (m *migration) wayBack() []undoRow {
 		back(fenceDestination, destination, edit, "delete the LogicalCluster at the destination", "deleted the LogicalCluster on shard "+destination, shard.DropDestinationLogicalCluster),
 		{fenceOrigin, origin, "lift the origin's fence", "lifted the fence on shard " + origin, m.liftFence},
 		back(fenceOrigin, origin, long, "wake the origin shard", "woke shard "+origin, shard.WakeShard),
-		back(fenceDestination, destination, long, "delete what kcp's controllers made at the destination", "deleted what kcp's controllers made on shard "+destination, shard.DropDestinationEntries),
+		back(fenceDestination, destination, long, "delete what kcp's controllers made at the destination", "deleted what kcp's controllers made on shard "+destination, shard.SweepDestination),
+		back(fenceDestination, origin, edit, "turn the route to the origin once more", "turned the route to shard "+origin+" once more", shard.TouchOrigin),
 		back(claimDestination, destination, edit, "release the claim at the destination", "released the claim on shard "+destination, shard.Release),
 		back(claimOrigin, origin, edit, "release the claim at the origin", "released the claim on shard "+origin, shard.Release),
 	}

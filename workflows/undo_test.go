@@ -28,7 +28,7 @@ var (
 	unfenced = []string{"lifted the fence on shard root", "woke shard root"}
 	sealed   = []string{"sealed the destination: no commit can land"}
 	locked   = []string{"locked out late writers on shard root"}
-	swept    = []string{"deleted what kcp's controllers made on shard shard-1"}
+	swept    = []string{"deleted what kcp's controllers made on shard shard-1", "turned the route to shard root once more"}
 	emptied  = []string{"deleted the entries on shard shard-1", "turned the route to shard root", "deleted the LogicalCluster on shard shard-1"}
 )
 
@@ -45,19 +45,19 @@ var waysBack = []wayBack{
 	}, slices.Concat(sealed, locked, unfenced, releases)},
 	{"FenceDestination", 9, []string{
 		"Seal@shard-1/1→2", "RaiseToken@root/2→3", "TouchOrigin@root/3", "DropDestinationLogicalCluster@shard-1/2",
-		"LiftFence@root/3", "WakeShard@root/3", "DropDestinationEntries@shard-1/2", "Release@shard-1/2", "Release@root/3",
+		"LiftFence@root/3", "WakeShard@root/3", "SweepDestination@shard-1/2", "TouchOrigin@root/3", "Release@shard-1/2", "Release@root/3",
 	}, slices.Concat(sealed, locked, emptied[1:], unfenced, swept, releases)},
 	{"CopyEntries", 10, []string{
 		"Seal@shard-1/1→2", "RaiseToken@root/2→3", "DropDestinationEntries@shard-1/2", "TouchOrigin@root/3", "DropDestinationLogicalCluster@shard-1/2",
-		"LiftFence@root/3", "WakeShard@root/3", "DropDestinationEntries@shard-1/2", "Release@shard-1/2", "Release@root/3",
+		"LiftFence@root/3", "WakeShard@root/3", "SweepDestination@shard-1/2", "TouchOrigin@root/3", "Release@shard-1/2", "Release@root/3",
 	}, slices.Concat(sealed, locked, emptied, unfenced, swept, releases)},
 	{"VerifyEntries", 11, []string{
 		"Seal@shard-1/2→3", "RaiseToken@root/2→3", "DropDestinationEntries@shard-1/3", "TouchOrigin@root/3", "DropDestinationLogicalCluster@shard-1/3",
-		"LiftFence@root/3", "WakeShard@root/3", "DropDestinationEntries@shard-1/3", "Release@shard-1/3", "Release@root/3",
+		"LiftFence@root/3", "WakeShard@root/3", "SweepDestination@shard-1/3", "TouchOrigin@root/3", "Release@shard-1/3", "Release@root/3",
 	}, slices.Concat(sealed, locked, emptied, unfenced, swept, releases)},
 	{"Commit", 12, []string{
 		"Seal@shard-1/3→4", "RaiseToken@root/2→3", "DropDestinationEntries@shard-1/4", "TouchOrigin@root/3", "DropDestinationLogicalCluster@shard-1/4",
-		"LiftFence@root/3", "WakeShard@root/3", "DropDestinationEntries@shard-1/4", "Release@shard-1/4", "Release@root/3",
+		"LiftFence@root/3", "WakeShard@root/3", "SweepDestination@shard-1/4", "TouchOrigin@root/3", "Release@shard-1/4", "Release@root/3",
 	}, slices.Concat(sealed, locked, emptied, unfenced, swept, releases)},
 }
 
@@ -225,7 +225,7 @@ func TestUndo_PermanentErrorOnTheWayBack_GoesOnAndReportsIt(t *testing.T) {
 			failure, result := w.failure()
 			require.Equal(t, activities.Aborted, failure.Type())
 			require.Contains(t, failure.Message(), "the undo is incomplete")
-			require.Len(t, result.Undone, 10-1)
+			require.Len(t, result.Undone, 11-1)
 			back := strings.Join(waysBack[len(waysBack)-1].back, " ")
 			if name == "RaiseToken" { // the rest goes on under the token that was there
 				back = strings.ReplaceAll(back, "@root/3", "@root/2")
@@ -245,7 +245,7 @@ func TestUndo_PassingFaultsOnTheWayBack_AreRetried(t *testing.T) {
 	w.move(usualInput)
 
 	_, result := w.failure()
-	require.Len(t, result.Undone, 10)
+	require.Len(t, result.Undone, 11)
 	w.givenBack()
 }
 
@@ -281,7 +281,7 @@ func TestUndo_WhenTheOriginsEtcdIsFull_WaitsForRoomAndSaysSo(t *testing.T) {
 			require.Contains(t, waiting.Advice, "disarm the alarm")
 			_, result := w.failure()
 			require.Empty(t, result.NotUndone)
-			require.Len(t, result.Undone, 10)
+			require.Len(t, result.Undone, 11)
 			w.givenBack()
 		})
 	}
@@ -299,7 +299,7 @@ func TestUndo_CancelDuringTheUndo_ChangesNothing(t *testing.T) {
 
 	failure, result := w.failure()
 	require.Equal(t, "Broken", failure.Type())
-	require.Len(t, result.Undone, 10)
+	require.Len(t, result.Undone, 11)
 	w.givenBack()
 }
 

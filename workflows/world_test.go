@@ -410,11 +410,15 @@ func (w *world) answerOnDestination() {
 		return activities.CarryResult{Stragglers: carried}
 	})
 	onDo(w, "TouchOrigin", func(activities.GuardInput) {
-		w.must(w.fenced || !w.enclosed && !w.copied, "the route is turned while the origin is fenced")
+		w.must(w.written == 0, "the route is turned back only where no commit landed")
 	})
 	onDo(w, "DropDestinationLogicalCluster", func(activities.GuardInput) {
 		w.must(w.sealed && w.written == 0, "the destination is emptied only after the seal")
 		w.enclosed = false
+	})
+	onDo(w, "SweepDestination", func(activities.GuardInput) {
+		w.must(w.sealed && w.written == 0, "the destination is swept only after the seal")
+		w.enclosed, w.copied = false, false
 	})
 	onDo(w, "DropDestinationEntries", func(activities.GuardInput) {
 		w.must(w.sealed && w.written == 0, "the destination is emptied only after the seal")

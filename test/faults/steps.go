@@ -84,6 +84,7 @@ var steps = []step{
 		{"DropDestinationEntries", Destination, anyMoment, anUndo},
 		{"TouchOrigin", Origin, anyMoment, anUndo},
 		{"DropDestinationLogicalCluster", Destination, anyMoment, anUndo},
+		{"SweepDestination", Destination, anyMoment, anUndo},
 		{"LiftFence", Origin, anyMoment, anUndo},
 		{"Release", Origin, anyMoment, anUndo},
 		{"Release", Destination, anyMoment, anUndo},
