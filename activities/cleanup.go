@@ -49,7 +49,7 @@ func (s *Shard) dismiss(ctx context.Context, guard Guard) error {
 
 // DropOriginLogicalCluster deletes the origin's LogicalCluster after the commit.
 func (s *Shard) DropOriginLogicalCluster(ctx context.Context, input GuardInput) (*DropResult, error) {
-	if err := s.deleteLogicalCluster(ctx, input.Guard); err != nil {
+	if err := s.deleteLogicalCluster(ctx, input.Guard, s.Store.DropLogicalCluster); err != nil {
 		return nil, permanent(err)
 	}
 	revision, err := s.droppedAt(ctx, input.Guard.LogicalCluster)
@@ -76,8 +76,11 @@ func (s *Shard) droppedAt(ctx context.Context, logicalCluster string) (int64, er
 	return revision, nil
 }
 
-// deleteLogicalCluster deletes it whatever somebody edits meanwhile: its life goes on at the destination.
-func (s *Shard) deleteLogicalCluster(ctx context.Context, guard Guard) error {
+// deleteLogicalCluster deletes it, in one of the store's ways, whatever somebody edits meanwhile: its life goes on at the
+// other shard.
+func (s *Shard) deleteLogicalCluster(
+	ctx context.Context, guard Guard, remove func(ctx context.Context, guard Guard, modRevision int64) error,
+) error {
 	for {
 		present, err := s.Store.LogicalCluster(ctx, guard.LogicalCluster)
 		if errors.Is(err, ErrNotFound) {
@@ -86,7 +89,7 @@ func (s *Shard) deleteLogicalCluster(ctx context.Context, guard Guard) error {
 		if err != nil {
 			return fmt.Errorf("read LogicalCluster %s on shard %s: %w", guard.LogicalCluster, s.Name, err)
 		}
-		err = s.Store.DropLogicalCluster(ctx, guard, present.ModRevision)
+		err = remove(ctx, guard, present.ModRevision)
 		if errors.Is(err, ErrConflict) && ctx.Err() == nil {
 			continue
 		}

@@ -93,13 +93,13 @@ func (s *Shard) DropDestinationEntries(ctx context.Context, input GuardInput) er
 func (s *Shard) SweepDestination(ctx context.Context, input GuardInput) error {
 	return permanent(heartbeating(ctx, func(ctx context.Context) error {
 		claim, err := s.Store.ReadClaim(ctx, input.Guard.LogicalCluster)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrNotFound) { // without a claim the token is lost, which the deletions tell
 			return fmt.Errorf("read claim of %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err)
 		}
 		if claim.Committed {
 			return fmt.Errorf("sweep %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, ErrCommitted)
 		}
-		if err := s.deleteLogicalCluster(ctx, input.Guard); err != nil {
+		if err := s.deleteLogicalCluster(ctx, input.Guard, s.Store.DeleteLogicalCluster); err != nil {
 			return err
 		}
 		if _, err := s.Store.DeleteAll(ctx, input.Guard); err != nil {

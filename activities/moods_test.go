@@ -103,6 +103,7 @@ func TestCopyEntries_WhenTheDestinationIsFull_IsTakenBackAndTheOriginOpens(t *te
 	sealed, err := perform[activities.SealResult](t, p.destination, p.destination.Seal, activities.RaiseInput{Guard: guard, To: undo.Token})
 	require.NoError(t, err)
 	require.False(t, sealed.Committed)
+	require.NoError(t, attempt(t, p.destination, p.destination.SweepDestination, activities.GuardInput{Guard: undo}), "it has nothing to put")
 	p.takeBack(t, undo)
 	require.Empty(t, p.destination.export(t, "/registry/core/"))
 	require.Empty(t, p.destination.export(t, "/kcp-migrate/migrations/"))

@@ -506,3 +506,14 @@ func TestSweepDestination_DeletesWhatControllersMadeAnew_ButNothingOnceCommitted
 	require.Error(t, err)
 	require.False(t, q.destination.logicalCluster(t, tenant).Inactive(), "the tenant lives here")
 }
+
+func TestSweepDestination_WithoutAClaim_IsNotTriedForEver(t *testing.T) {
+	p := newPair(t)
+	p.destination.put(t, "/registry/core/configmaps/"+tenant+"/default/made-anew", "a controller's")
+	require.NoError(t, p.destination.store.Release(t.Context(), guard))
+
+	_, err := perform[any](t, p.destination, p.destination.SweepDestination, activities.GuardInput{Guard: guard})
+
+	requireRefused(t, activities.TokenLost, err)
+	require.NotEmpty(t, p.destination.export(t, "/registry/core/configmaps/"+tenant+"/"))
+}
