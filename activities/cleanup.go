@@ -101,16 +101,25 @@ func (s *Shard) deleteLogicalCluster(
 }
 
 // TouchDestination edits the destination's LogicalCluster so that every route index hears of it last: one whose last
-// word came from the origin forgets the logical cluster when the origin's object goes.
-func (s *Shard) TouchDestination(ctx context.Context, input GuardInput) error {
+// word came from the origin forgets the logical cluster when the origin's object goes. One that the tenant has deleted
+// there is told.
+func (s *Shard) TouchDestination(ctx context.Context, input GuardInput) (*TouchResult, error) {
 	_, err := s.editLogicalCluster(ctx, input.Guard, input.Guard.LogicalCluster, func(present *objects.LogicalCluster) error {
 		present.Touch(time.Now())
 		return nil
 	})
+	return touched(err)
+}
+
+// touched is what a touch has found.
+func touched(err error) (*TouchResult, error) {
 	if errors.Is(err, ErrNotFound) {
-		return nil // the tenant deleted it at the destination
+		return &TouchResult{Gone: true}, nil
 	}
-	return permanent(err)
+	if err != nil {
+		return nil, permanent(err)
+	}
+	return &TouchResult{}, nil
 }
 
 // DeleteOriginEntries deletes at the origin what both sides agreed on, and returns what has changed since.

@@ -161,8 +161,8 @@ func (s *Shard) lift(ctx context.Context, guard Guard) error {
 // TouchOrigin writes the fenced LogicalCluster of the origin once more, stamped with the token as it is now, so that every
 // route index hears of the origin last before the destination's object is deleted: a front-proxy that hears of such a
 // deletion from the shard that had the last word forgets the path of the workspace with it (docs/kcp-findings.md). One that
-// is not fenced any more is only touched.
-func (s *Shard) TouchOrigin(ctx context.Context, input GuardInput) error {
+// is not fenced any more is only touched; one that is gone is told.
+func (s *Shard) TouchOrigin(ctx context.Context, input GuardInput) (*TouchResult, error) {
 	_, err := s.editLogicalCluster(ctx, input.Guard, input.Guard.LogicalCluster, func(present *objects.LogicalCluster) error {
 		if fencedBy(present, input.Guard.Token) {
 			present.Fence(string(input.Guard.Token))
@@ -171,10 +171,7 @@ func (s *Shard) TouchOrigin(ctx context.Context, input GuardInput) error {
 		present.Touch(time.Now())
 		return nil
 	})
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	return permanent(err)
+	return touched(err)
 }
 
 // FenceDestination writes the destination's LogicalCluster before any other entry, already inactive, so that the

@@ -269,6 +269,11 @@ type OwnerResult struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
+// TouchResult tells whether the LogicalCluster is gone.
+type TouchResult struct {
+	Gone bool `json:"gone,omitempty"`
+}
+
 // ResolveResult is where the logical cluster is.
 type ResolveResult struct {
 	Location

@@ -485,6 +485,17 @@ func TestTouchOrigin_WithoutItsFence_TouchesTheTenantAndFencesNothing(t *testing
 	require.Empty(t, after.Stamp())
 }
 
+func TestTouch_OfALogicalClusterThatIsGone_TellsSo(t *testing.T) {
+	p := newPair(t)
+	_, err := p.origin.client.Delete(t.Context(), "/registry/core.kcp.io/logicalclusters/customresources/"+tenant+"/cluster")
+	require.NoError(t, err)
+	for _, touch := range []any{p.origin.TouchOrigin, p.origin.TouchDestination} {
+		touched, err := perform[activities.TouchResult](t, p.origin, touch, activities.GuardInput{Guard: guard})
+		require.NoError(t, err)
+		require.True(t, touched.Gone)
+	}
+}
+
 func TestSweepDestination_DeletesWhatControllersMadeAnew_ButNothingOnceCommitted(t *testing.T) {
 	p := newPair(t)
 	p.destination.api.idle.Store(true)

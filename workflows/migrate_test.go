@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -298,6 +299,15 @@ func TestMigrate_RouteThatAFrontProxyHasLost_IsTouchedUntilItIsBack(t *testing.T
 	touched := []string{"AwaitRoute@kcp-migrate", "TouchDestination@shard-1/3", "TouchOwner@kcp-migrate"}
 	require.Equal(t, slices.Concat(touched, touched, []string{"AwaitRoute@kcp-migrate"}), w.calls[20:27])
 	require.Equal(t, workflows.Completed, w.result().Phase)
+}
+
+func TestMigrate_TenantDeletedAtTheDestination_WaitsForNoFrontProxy(t *testing.T) {
+	w := newWorld(t)
+	w.deleted, w.routesLost = true, 1_000_000
+	w.move(usualInput)
+
+	require.Contains(t, strings.Join(w.result().Warnings, "\n"), "the logical cluster was deleted on shard shard-1")
+	w.arrived()
 }
 
 func TestMigrate_NoOwner_DoesNotAskForIt(t *testing.T) {

@@ -347,7 +347,11 @@ func (m *migration) renewCachedCopies(ctx workflow.Context) {
 
 // touchDestination makes every route index hear of the destination last.
 func (m *migration) touchDestination(ctx workflow.Context) {
-	insistOn(m.atDestination(ctx, edit, "Touch the LogicalCluster at the destination"), m, shard.TouchDestination, m.onDestination())
+	insistOnResult(m.touchingDestination(ctx), m, shard.TouchDestination, m.onDestination())
+}
+
+func (m *migration) touchingDestination(ctx workflow.Context) workflow.Context {
+	return m.atDestination(ctx, edit, "Touch the LogicalCluster at the destination")
 }
 
 // sweepOrigin deletes the origin's entries. What was written there since they were verified is carried to the
@@ -426,34 +430,49 @@ func (m *migration) finalizeDestination(ctx workflow.Context) {
 	if gone := m.awaitOwner(ctx); gone {
 		route.Path = ""
 	}
-	m.awaitRoute(ctx, route)
+	m.insist(ctx, "Await every front-proxy", func(ctx workflow.Context) error {
+		return m.awaitRoute(ctx, route, func() (*activities.TouchResult, error) {
+			return call(m.touchingDestination(ctx), shard.TouchDestination, m.onDestination())
+		})
+	})
 	m.sweepOrigin(ctx)
 	insistOn(m.atOrigin(ctx, edit, "Release the claim at the origin"), m, shard.Release, m.onOrigin())
 	insistOn(m.atDestination(ctx, edit, "Release the claim at the destination"), m, shard.Release, m.onDestination())
 }
 
 // awaitRoute waits for every front-proxy. One that has lost the logical cluster, because it was restarted while both
-// shards had it, hears of it again when it is touched; one that has lost its path, when its Workspace is.
-func (m *migration) awaitRoute(ctx workflow.Context, route activities.RouteInput) {
+// shards had it, hears of it again when it is touched; one that has lost its path, when its Workspace is. A tenant that
+// was deleted meanwhile has no route to wait for.
+func (m *migration) awaitRoute(ctx workflow.Context, route activities.RouteInput, touch func() (*activities.TouchResult, error)) error {
 	for route.Patience = routePatience; ; route.Patience = min(2*route.Patience, longestPause) {
-		result := insistOnResult(anywhere(ctx, long, "Await every front-proxy"), m, fleet.AwaitRoute, route)
-		if result.Lost == "" {
-			return
+		result, err := call(anywhere(ctx, long, "Await every front-proxy"), fleet.AwaitRoute, route)
+		if err != nil || result.Lost == "" {
+			return err
 		}
 		workflow.GetLogger(ctx).Warn("Front-proxy has lost the route", "answers", result.Lost)
-		m.touchDestination(ctx)
-		if route.Path != "" && m.location.Owner != nil {
-			m.touchOwner(ctx, *m.location.Owner)
+		touched, err := touch()
+		if err != nil {
+			return err
+		}
+		if touched.Gone {
+			m.warn("the logical cluster was deleted on shard %s before the move was over; no front-proxy leads to it any more", route.Shard)
+			return nil
+		}
+		if route.Path != "" && m.location.Owner != nil && m.touchOwner(ctx, *m.location.Owner) {
+			route.Path = ""
 		}
 	}
 }
 
-func (m *migration) touchOwner(ctx workflow.Context, owner activities.OwnerRef) {
-	touched := anywhere(ctx, attempted, "Touch the owner Workspace")
-	if _, err := call(touched, fleet.TouchOwner, activities.OwnerInput{Owner: owner, Shard: m.status.DestinationShard}); err != nil {
+// touchOwner has front-proxies hear of the path again, unless the Workspace that gives it is gone.
+func (m *migration) touchOwner(ctx workflow.Context, owner activities.OwnerRef) (gone bool) {
+	touched, err := call(anywhere(ctx, attempted, "Touch the owner Workspace"), fleet.TouchOwner, activities.OwnerInput{Owner: owner})
+	if err != nil {
 		m.advise(ctx, "a front-proxy does not know the path %s. Annotate Workspace %s in logical cluster %s with anything, so that it hears of it again; the workers could not: %s",
 			m.status.Path, owner.Name, owner.LogicalCluster, message(err))
+		return false
 	}
+	return touched.Gone
 }
 
 // awaitOwner waits until the owner Workspace names the new shard. One that is gone is worth a warning: the tenant is whole.

@@ -245,6 +245,7 @@ func (r *recovery) moveOf(from activities.Standing) string {
 func (r *recovery) undoFrom(ctx workflow.Context) {
 	standing := r.status.Standing
 	r.reached = readyDestination
+	r.location.Owner = standing.Origin.Owner
 	if standing.moved() {
 		r.reached = commit
 		r.status.Fenced = standing.Origin.Inactive

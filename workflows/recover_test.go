@@ -277,7 +277,7 @@ func TestRecover_TakesTheDestinationFirst_AndDecidesOnlyThen(t *testing.T) {
 		"FindShards@kcp-migrate", "Survey@root", "Survey@root", "Survey@shard-1", "FindWorkflow@kcp-migrate",
 		"TakeClaim@shard-1/1", "TakeClaim@root/1", "Survey@root", "Survey@shard-1",
 		"Seal@shard-1/1→2", "RaiseToken@root/2→3", "DropDestinationEntries@shard-1/2", "TouchOrigin@root/3", "DropDestinationLogicalCluster@shard-1/2",
-		"LiftFence@root/3", "WakeShard@root/3", "SweepDestination@shard-1/2", "TouchOrigin@root/3", "Release@shard-1/2", "Release@root/3",
+		"LiftFence@root/3", "WakeShard@root/3", "SweepDestination@shard-1/2", "TouchOrigin@root/3", "AwaitRoute@kcp-migrate", "Release@shard-1/2", "Release@root/3",
 	}, w.calls)
 }
 
@@ -384,7 +384,8 @@ func TestRecover_UndoThatCannotTakeAllBack_Fails(t *testing.T) {
 	w.env.ExecuteWorkflow(workflows.RecoverLogicalClusterName, resuming)
 	failure, result := w.failure()
 	require.Equal(t, activities.UndoIncomplete, failure.Type())
-	require.Len(t, result.NotUndone, 1)
+	require.Len(t, result.NotUndone, 2)
+	require.Contains(t, result.NotUndone[1], "the origin is still fenced")
 }
 
 func TestRecover_InvalidInput_IsRefusedWithEveryProblem(t *testing.T) {

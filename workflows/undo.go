@@ -10,6 +10,8 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/activities"
 )
 
+var errStillFenced = errors.New("the origin is still fenced")
+
 // undo takes the move back unless it finds the commit landed. ctx must be a disconnected one. A row that fails for good
 // is noted and the next one taken, so that as much as possible is given back. In an etcd that is out of space no fence can
 // be lifted: there it waits for a person to make room, as everybody else in that shard does.
@@ -75,6 +77,7 @@ type undoRow struct {
 // origin open. The LogicalCluster goes after the entries, because the destination's controllers leave these alone only
 // while it stands fenced, and before the fence is lifted, so that every route index hears of the origin last. Controllers
 // that missed an entry meanwhile make it anew as soon as nothing is fenced there, so there is a second look at the end.
+// What is deleted at the destination may take the workspace's path out of a front-proxy: the undo is over once all have it.
 func (m *migration) wayBack() []undoRow {
 	origin, destination := m.status.OriginShard, m.status.DestinationShard
 	back := func(since step, on string, options workflow.ActivityOptions, what, done string, activity func(context.Context, activities.GuardInput) error) undoRow {
@@ -86,15 +89,22 @@ func (m *migration) wayBack() []undoRow {
 			return do(beside(ctx, on, options, "Undo: "+what), activity, input)
 		}}
 	}
+	touch := func(what, done string) undoRow {
+		return undoRow{fenceDestination, origin, what, done, func(ctx workflow.Context) error {
+			_, err := m.touchOrigin(ctx, what)
+			return err
+		}}
+	}
 	return []undoRow{
 		{fenceOrigin, origin, "lock out late writers at the origin", "locked out late writers on shard " + origin, m.lockOutOrigin},
 		back(copyEntries, destination, long, "delete the entries at the destination", "deleted the entries on shard "+destination, shard.DropDestinationEntries),
-		back(fenceDestination, origin, edit, "turn the route to the origin", "turned the route to shard "+origin, shard.TouchOrigin),
+		touch("turn the route to the origin", "turned the route to shard "+origin),
 		back(fenceDestination, destination, edit, "delete the LogicalCluster at the destination", "deleted the LogicalCluster on shard "+destination, shard.DropDestinationLogicalCluster),
 		{fenceOrigin, origin, "lift the origin's fence", "lifted the fence on shard " + origin, m.liftFence},
 		back(fenceOrigin, origin, long, "wake the origin shard", "woke shard "+origin, shard.WakeShard),
 		back(fenceDestination, destination, long, "delete what kcp's controllers made at the destination", "deleted what kcp's controllers made on shard "+destination, shard.SweepDestination),
-		back(fenceDestination, origin, edit, "turn the route to the origin once more", "turned the route to shard "+origin+" once more", shard.TouchOrigin),
+		touch("turn the route to the origin once more", "turned the route to shard "+origin+" once more"),
+		{fenceDestination, origin, "await every front-proxy", "every front-proxy leads to shard " + origin, m.awaitRouteBack},
 		back(claimDestination, destination, edit, "release the claim at the destination", "released the claim on shard "+destination, shard.Release),
 		back(claimOrigin, origin, edit, "release the claim at the origin", "released the claim on shard "+origin, shard.Release),
 	}
@@ -107,6 +117,23 @@ func (m *migration) liftFence(ctx workflow.Context) error {
 	}
 	m.served(ctx)
 	return nil
+}
+
+// touchOrigin makes every route index hear of the origin last.
+func (m *migration) touchOrigin(ctx workflow.Context, what string) (*activities.TouchResult, error) {
+	return call(m.atOrigin(ctx, edit, "Undo: "+what), shard.TouchOrigin, m.onOrigin())
+}
+
+// awaitRouteBack waits for every front-proxy to lead to the origin, which serves the tenant meanwhile, unless its fence
+// could not be lifted.
+func (m *migration) awaitRouteBack(ctx workflow.Context) error {
+	if m.status.Fenced {
+		return errStillFenced
+	}
+	route := activities.RouteInput{LogicalCluster: m.status.LogicalCluster, Path: m.status.Path, Shard: m.status.OriginShard}
+	return m.awaitRoute(ctx, route, func() (*activities.TouchResult, error) {
+		return m.touchOrigin(ctx, "turn the route to the origin, which a front-proxy has lost")
+	})
 }
 
 // lockOutOrigin falls back to the token as it was where it cannot be raised: the rest of the undo must still be able to write.

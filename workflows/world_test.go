@@ -45,6 +45,8 @@ type world struct {
 	owner             *activities.OwnerRef
 	ownerGone         bool
 	routesLost        int                       // answers of front-proxies that have lost the route; then they have it
+	pathsLost         bool                      // front-proxies know the name alone
+	deleted           bool                      // the tenant was, while the move ran
 	verifyRounds      []activities.VerifyResult // answers of the first rounds; then they match
 	stragglers        [][]activities.Straggler  // found by the first sweeps
 	delays            map[string]time.Duration  // of the first call of an activity
@@ -351,14 +353,17 @@ func (w *world) answerOnOrigin() {
 	onDo(w, "DropCarried", func(input activities.DropCarriedInput) {
 		w.must(len(input.Stragglers) > 0, "what was carried is dropped")
 	})
-	on(w, "AwaitRoute", func(activities.RouteInput) activities.RouteResult {
-		if w.routesLost == 0 {
+	on(w, "AwaitRoute", func(input activities.RouteInput) activities.RouteResult {
+		w.must(input.Shard == origin && !w.fenced && w.written == 0 || input.Shard == destination && w.written > 0, "the route leads to where the tenant is served")
+		if w.routesLost == 0 && (!w.pathsLost || input.Path == "") {
 			return activities.RouteResult{}
 		}
-		w.routesLost--
+		w.routesLost = max(0, w.routesLost-1)
 		return activities.RouteResult{Lost: "403 unknown to the front-proxy"}
 	})
-	on(w, "TouchOwner", func(activities.OwnerInput) activities.OwnerResult { return activities.OwnerResult{} })
+	on(w, "TouchOwner", func(activities.OwnerInput) activities.OwnerResult {
+		return activities.OwnerResult{Gone: w.ownerGone}
+	})
 	on(w, "AwaitOwner", func(activities.OwnerInput) activities.OwnerResult {
 		return activities.OwnerResult{Gone: w.ownerGone}
 	})
@@ -399,8 +404,9 @@ func (w *world) answerOnDestination() {
 		return activities.CommitResult{Revision: w.written}
 	})
 	on(w, "AwaitServing", func(activities.ServeInput) activities.ServeResult { return activities.ServeResult{} })
-	onDo(w, "TouchDestination", func(activities.GuardInput) {
+	on(w, "TouchDestination", func(activities.GuardInput) activities.TouchResult {
 		w.must(w.written > 0, "the destination is touched after the commit")
+		return activities.TouchResult{Gone: w.deleted}
 	})
 	on(w, "CarryStragglers", func(input activities.CarryInput) activities.CarryResult {
 		carried := slices.Clone(input.Stragglers)
@@ -409,8 +415,9 @@ func (w *world) answerOnDestination() {
 		}
 		return activities.CarryResult{Stragglers: carried}
 	})
-	onDo(w, "TouchOrigin", func(activities.GuardInput) {
+	on(w, "TouchOrigin", func(activities.GuardInput) activities.TouchResult {
 		w.must(w.written == 0, "the route is turned back only where no commit landed")
+		return activities.TouchResult{Gone: w.deleted}
 	})
 	onDo(w, "DropDestinationLogicalCluster", func(activities.GuardInput) {
 		w.must(w.sealed && w.written == 0, "the destination is emptied only after the seal")

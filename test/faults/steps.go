@@ -86,6 +86,7 @@ var steps = []step{
 		{"DropDestinationLogicalCluster", Destination, anyMoment, anUndo},
 		{"SweepDestination", Destination, anyMoment, anUndo},
 		{"LiftFence", Origin, anyMoment, anUndo},
+		{"AwaitRoute", Either, endsOnly, anUndo},
 		{"Release", Origin, anyMoment, anUndo},
 		{"Release", Destination, anyMoment, anUndo},
 	}},
