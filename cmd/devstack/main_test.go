@@ -28,8 +28,8 @@ const (
 	asDevstack = "DEVSTACK_TEST_AS_DEVSTACK"
 	asParent   = "DEVSTACK_TEST_AS_PARENT"
 
-	readyTimeout = time.Minute
-	stopTimeout  = 15 * time.Second
+	readyTimeout = 2 * time.Minute
+	stopTimeout  = time.Minute
 	pollInterval = 50 * time.Millisecond
 )
 

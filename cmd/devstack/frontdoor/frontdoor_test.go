@@ -118,7 +118,7 @@ func (e *entrance) becomes(cluster, shard string) {
 	e.t.Helper()
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
-	for deadline := time.Now().Add(5 * time.Second); e.shard(cluster) != shard; <-poll.C {
+	for deadline := time.Now().Add(time.Minute); e.shard(cluster) != shard; <-poll.C {
 		require.True(e.t, time.Now().Before(deadline), "%s does not come to live on %q", cluster, shard)
 	}
 }

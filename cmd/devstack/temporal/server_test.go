@@ -44,7 +44,7 @@ func TestStart_RunsWorkflowsAndShowsThemInTheUI(t *testing.T) {
 		found, err := temporalClient.CountWorkflow(t.Context(),
 			&workflowservice.CountWorkflowExecutionsRequest{Query: `KcpLogicalCluster = "abc"`})
 		return err == nil && found.GetCount() == 1
-	}, 10*time.Second, 50*time.Millisecond, "the search attribute finds the workflow")
+	}, time.Minute, 50*time.Millisecond, "the search attribute finds the workflow")
 
 	require.Contains(t, get(t, server.UIURL()+"/healthz"), "OK")
 	require.Contains(t, get(t, server.UIURL()+"/namespaces/default/workflows"), "<!doctype html>")
