@@ -74,7 +74,7 @@ func newEnvironment(shard *activities.Shard) *testsuite.TestActivityEnvironment 
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestActivityEnvironment()
-	env.SetTestTimeout(30 * time.Second)
+	env.SetTestTimeout(5 * time.Minute)
 	env.RegisterActivity(shard)
 	return env
 }

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -356,6 +355,6 @@ func (p pair) moveAgain(t *testing.T, run activities.Token) map[string]string {
 func (s *shard) awaitReady(t *testing.T) map[string]string {
 	require.Eventually(t, func() bool {
 		return strings.Contains(s.export(t, layout.LogicalClusterKey(tenant))[layout.LogicalClusterKey(tenant)], `"phase":"Ready"`)
-	}, 10*time.Second, 10*time.Millisecond)
+	}, waitFor, tick)
 	return s.export(t, "/registry/")
 }

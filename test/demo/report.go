@@ -10,8 +10,8 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
 
-// sightDeadline is how soon a client's watch must show an object created after the move.
-const sightDeadline = 5 * time.Second
+// sightDeadline is how soon a client's watch must show an object created after the move, on however busy a machine.
+const sightDeadline = 30 * time.Second
 
 // report is one finished move as seen from outside.
 type report struct {

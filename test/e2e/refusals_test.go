@@ -32,8 +32,8 @@ const (
 )
 
 const (
-	// refusalDeadline is how soon a person is told of what is missing or cannot be reached.
-	refusalDeadline = 10 * time.Second
+	// refusalDeadline is far above the ten seconds after which a command gives up: what outlasts it waits without end.
+	refusalDeadline = time.Minute
 	// mostKeysListed bounds how many keys a refusal lists.
 	mostKeysListed = 20
 )
@@ -221,7 +221,7 @@ func (s *stack) settled(t *testing.T) (origin, destination installation.Export) 
 	return origin, destination
 }
 
-// requireSays expects a command to end soon, with a code, a typed error and advice.
+// requireSays expects a command to end by itself, with a code, a typed error and advice.
 func (s *stack) requireSays(t *testing.T, exitCode int, errorType, advice string, arguments ...string) {
 	t.Helper()
 	started := time.Now()

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"testing"
@@ -19,7 +20,7 @@ const (
 	// consumer is the tenant that moves.
 	consumer = "root:consumer"
 	// moveDeadline bounds one move; it is far above what one takes.
-	moveDeadline = 3 * time.Minute
+	moveDeadline = 5 * time.Minute
 	pollEvery    = 20 * time.Millisecond
 )
 
@@ -58,9 +59,10 @@ func (s *stack) startWorker(t *testing.T, shard string, flags ...string) {
 	s.workers[shard] = worker
 }
 
-// begin starts a move through Temporal alone, as any client may.
+// begin starts a move through Temporal alone, as any client may. It may take its time, however busy the machine is.
 func (s *stack) begin(t *testing.T, input workflows.Input) client.WorkflowRun {
 	t.Helper()
+	input.MaxTimeAway = cmp.Or(input.MaxTimeAway, workflows.Duration(moveDeadline))
 	run, err := s.temporal(t).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
 		ID: workflows.WorkflowID(t.Name()), TaskQueue: workflows.TaskQueue,
 	}, workflows.MigrateLogicalClusterName, input)
