@@ -38,16 +38,17 @@ var inspection = workflow.ActivityOptions{
 	},
 }
 
-// glancing is for a shard that may be lost: that it does not answer is an answer, which a person waits for.
+// glancing is for a shard that may be lost: that it does not answer is an answer, which a person waits for. A worker that
+// is frozen may still take as many attempts as it had polls open; one beside it gets the next.
 var glancing = workflow.ActivityOptions{
 	ScheduleToStartTimeout: workerMissingAfter,
 	StartToCloseTimeout:    20 * time.Second, // a list of 100,000 keys
-	HeartbeatTimeout:       heartbeatTimeout,
+	HeartbeatTimeout:       3 * time.Second,
 	WaitForCancellation:    true,
 	RetryPolicy: &temporal.RetryPolicy{
 		InitialInterval:    500 * time.Millisecond,
-		BackoffCoefficient: 2,
-		MaximumAttempts:    2,
+		BackoffCoefficient: 1,
+		MaximumAttempts:    6,
 	},
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -355,7 +356,7 @@ func TestRecover_DestinationIsLost_IsRefused(t *testing.T) {
 
 func TestRecover_DestinationDoesNotAnswer_IsRefusedWithoutAPersonsWord(t *testing.T) {
 	w := recovering(t, halfCopied(t))
-	w.faults["Survey@"+destination] = []func() error{flaky, flaky, flaky}
+	w.faults["Survey@"+destination] = slices.Repeat([]func() error{flaky}, 6)
 	w.recover(undoing)
 	w.requireRefused(activities.Unreachable)
 	require.True(t, w.fenced)
