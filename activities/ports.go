@@ -241,7 +241,8 @@ type Probe struct {
 
 // Canaries are watches on the origin that prove that clients' watches were cut.
 type Canaries interface {
-	// AwaitCut returns when every canary has ended, or with the servers whose canary still stands when ctx is done.
+	// AwaitCut returns when every canary has been cut, or with the servers whose canary still stands when ctx is done.
+	// One whose connection broke is an error: it proves nothing.
 	AwaitCut(ctx context.Context) (uncut []string, err error)
 	Close()
 }

@@ -4,14 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"sync"
 	"time"
 
+	"golang.org/x/net/http2"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
@@ -24,8 +25,10 @@ const canaryLife = "86400"
 // canary is one watch through one API server.
 type canary struct {
 	server string
-	// ended is closed when the server has ended the watch.
+	// ended is closed when the watch is over; one that Close ends was never cut, and counts as standing.
 	ended chan struct{}
+	// lost, once ended is closed, is what the connection broke by; nil where the server has ended the watch.
+	lost error
 }
 
 // canaries are the watches of one logical cluster. They never reconnect: a watch that does proves nothing.
@@ -87,30 +90,34 @@ func (c *canaries) follow(server string, watching io.ReadCloser) *canary {
 	one := &canary{server: server, ended: make(chan struct{})}
 	c.running.Go(func() {
 		defer watching.Close()
-		if endedByServer(watching) {
+		one.lost = readToEnd(watching)
+		if !errors.Is(one.lost, context.Canceled) {
 			close(one.ended)
 		}
 	})
 	return one
 }
 
-// endedByServer reads until the server ends the watch, with or without an error event.
-// False: the connection was given up at this end, and the server may still hold what other clients watch.
-func endedByServer(watching io.Reader) bool {
+// readToEnd returns nil when the server has ended the watch, with or without an error event, and what came instead where
+// the connection broke: then the server may still hold what other clients watch.
+func readToEnd(watching io.Reader) error {
 	events := json.NewDecoder(watching)
 	for {
 		var event metav1.WatchEvent
-		err := events.Decode(&event)
-		switch {
-		case errors.Is(err, context.Canceled), utilnet.IsTimeout(err), utilnet.IsHTTP2ConnectionLost(err):
-			return false
-		case err != nil, event.Type == string(watch.Error):
-			return true
+		var reset http2.StreamError // the server's own word on this one watch
+		switch err := events.Decode(&event); {
+		case errors.Is(err, io.EOF), errors.As(err, &reset):
+			return nil
+		case err != nil:
+			return err
+		case event.Type == string(watch.Error):
+			return nil
 		}
 	}
 }
 
-// AwaitCut returns when every canary has ended, or with the servers whose canary has not and the reason that ctx is done.
+// AwaitCut returns when every canary has been cut, or with the servers whose canary has not and the reason that ctx is done.
+// A canary whose connection broke is an error: it can prove nothing any more.
 func (c *canaries) AwaitCut(ctx context.Context) (uncut []string, err error) {
 	for _, one := range c.all {
 		select {
@@ -118,23 +125,27 @@ func (c *canaries) AwaitCut(ctx context.Context) (uncut []string, err error) {
 		case <-ctx.Done():
 		}
 	}
-	if uncut = c.standing(); len(uncut) > 0 {
+	for _, one := range c.all {
+		switch {
+		case !one.isOver():
+			uncut = append(uncut, one.server)
+		case one.lost != nil:
+			return nil, fmt.Errorf("canary watch through %s was lost: %w", one.server, one.lost)
+		}
+	}
+	if len(uncut) > 0 {
 		return uncut, ctx.Err()
 	}
 	return nil, nil
 }
 
-// standing are the servers whose canary has not been cut.
-func (c *canaries) standing() []string {
-	var servers []string
-	for _, one := range c.all {
-		select {
-		case <-one.ended:
-		default:
-			servers = append(servers, one.server)
-		}
+func (c *canary) isOver() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
 	}
-	return servers
 }
 
 // Close ends the canaries that still stand.

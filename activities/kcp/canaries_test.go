@@ -8,11 +8,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 )
@@ -178,20 +180,40 @@ func TestOpenCanaries_WhenAServerHangs_GivesUp(t *testing.T) {
 	require.ErrorContains(t, err, server.URL)
 }
 
-func TestEndedByServer_WhenThisEndGaveUp_IsNoCut(t *testing.T) {
+func TestReadToEnd_TellsACutFromABrokenConnection(t *testing.T) {
 	for name, one := range map[string]struct {
 		end   error
 		isCut bool
 	}{
 		"end of the answer":      {io.EOF, true},
-		"connection closed":      {io.ErrUnexpectedEOF, true},
+		"stream reset":           {http2.StreamError{StreamID: 1, Code: http2.ErrCodeInternal}, true},
+		"connection closed":      {io.ErrUnexpectedEOF, false},
+		"connection reset":       {syscall.ECONNRESET, false},
 		"read timed out":         {os.ErrDeadlineExceeded, false},
 		"pings unanswered":       {errors.New("http2: client connection lost"), false},
 		"closed by the canaries": {context.Canceled, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			watching := io.MultiReader(strings.NewReader(`{"type":"BOOKMARK"}`), iotest.ErrReader(one.end))
-			require.Equal(t, one.isCut, endedByServer(watching))
+			err := readToEnd(watching)
+			if one.isCut {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, one.end)
 		})
 	}
+}
+
+// What breaks a connection need not be the server: its other clients may go on watching.
+func TestCanaries_WhenAConnectionBreaks_ProveNothing(t *testing.T) {
+	cut := make(chan struct{})
+	first, second := startServer(t), startServer(t)
+	first.on(clusterNamespaces, watched(cut, cleanly))
+	second.on(clusterNamespaces, watched(nil, cleanly))
+	canaries := openCanaries(t, first, second)
+	close(cut)
+	second.CloseClientConnections()
+	_, err := canaries.AwaitCut(t.Context())
+	require.ErrorContains(t, err, "canary watch through "+second.URL+" was lost")
 }
