@@ -39,7 +39,7 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.SortFlags = false
 	set.SetOutput(stderr)
 	set.Usage = func() {
-		fmt.Fprintf(stderr, "devstack runs Temporal with its web UI, two etcds, and a stand-in for a two-shard kcp, in one process.\n\nUsage: devstack [flags]\n       devstack temporal|etcd|front-door [flags]   one part in a process of its own\n\n%s", set.FlagUsages())
+		fmt.Fprintf(stderr, "devstack runs Temporal with its web UI, two etcds, and a stand-in for a two-shard kcp, in one process.\n\nUsage: devstack [flags]\n       devstack temporal|etcd|front-door|api-server [flags]   one part in a process of its own\n\n%s", set.FlagUsages())
 	}
 	set.StringVar(&f.folder, "dir", "", "state folder, its shards are filled anew at each start (default a temporary one)")
 	set.BoolVar(&f.keep, "keep", false, "keep the temporary state folder at exit")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/etcdserver"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/installation"
+	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/simshard"
 	"github.com/kcp-migrate/kcp-migrate/cmd/devstack/temporal"
 )
 
@@ -26,6 +27,7 @@ var parts = map[string]func() part{
 	"temporal":   func() part { return &temporalPart{} },
 	"etcd":       func() part { return &etcdPart{} },
 	"front-door": func() part { return &frontDoorPart{} },
+	"api-server": func() part { return &apiServerPart{} },
 }
 
 // runPart runs one part until the context ends.
@@ -126,4 +128,34 @@ func (p *frontDoorPart) start(ctx context.Context) (func() error, <-chan error, 
 		return nil, nil, err
 	}
 	return func() error { door.Stop(); return nil }, nil, nil
+}
+
+// apiServerPart is one more API server of a simulated shard of a running installation.
+type apiServerPart struct {
+	folder  string
+	options installation.APIServerOptions
+	role    string
+}
+
+func (p *apiServerPart) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&p.folder, "dir", "", "state folder of the installation")
+	flags.StringVar(&p.options.Shard, "shard", "", "the shard")
+	flags.IntVar(&p.options.Port, "port", 0, "port to listen on")
+	flags.StringVar(&p.role, "role", string(simshard.Accompanying), "accompanying, with a LogicalCluster controller of its own, or following, as one that has not been elected leader")
+}
+
+func (p *apiServerPart) start(ctx context.Context) (func() error, <-chan error, error) {
+	folder, err := filepath.Abs(p.folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.options.Role = simshard.Role(p.role)
+	if p.options.Role != simshard.Accompanying && p.options.Role != simshard.Following {
+		return nil, nil, fmt.Errorf("--role must be %s or %s", simshard.Accompanying, simshard.Following)
+	}
+	server, err := installation.StartAPIServer(ctx, folder, p.options)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func() error { server.Stop(); return nil }, nil, nil
 }

@@ -1,6 +1,7 @@
 package simshard
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -60,7 +61,7 @@ func newAPIServer(ctx, lifetime context.Context, config Config, signingKeys func
 	if a.oldest, err = a.store.revision(ctx); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	if a.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+	if a.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cmp.Or(config.Address, "127.0.0.1:0")); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen: %w", err), client.Close())
 	}
 	a.url = "https://" + a.listener.Addr().String()

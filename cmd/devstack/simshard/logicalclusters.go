@@ -68,7 +68,9 @@ func (l *logicalClusters) run(ctx context.Context, ready func()) {
 	work.Go(func() {
 		follow.New(l.server.store.client, layout.familyPrefix(logicalClusterFamily), informer).Run(ctx)
 	})
-	work.Go(func() { l.work(ctx) })
+	if l.server.config.Role != Following {
+		work.Go(func() { l.work(ctx) })
+	}
 	<-ctx.Done()
 	l.queue.ShutDown()
 	work.Wait()

@@ -18,6 +18,10 @@ type Config struct {
 	Prefix string
 	// APIServers is how many processes the shard is to look like, at least 1.
 	APIServers int
+	// Role is what else they do.
+	Role Role
+	// Address is where the only API server listens; a free port of loopback when empty.
+	Address string
 	// TLS is the servers' configuration. Its RootCAs, where given, are what peers' certificates are checked with.
 	TLS *tls.Config
 	// AdminToken is the one bearer token that is let in.
@@ -30,6 +34,18 @@ type Config struct {
 	Peers  func() []Peer
 	Logger *slog.Logger
 }
+
+// Role is which of a shard's controllers run in this process.
+type Role string
+
+const (
+	// Leading runs all of them.
+	Leading Role = ""
+	// Accompanying runs those that each process of a shard has one of, beside a process that leads.
+	Accompanying Role = "accompanying"
+	// Following runs none, as a process of a kcp with --enable-leader-election that has not been elected.
+	Following Role = "following"
+)
 
 // Peer is another shard and one URL that reaches it.
 type Peer struct{ Name, URL string }
@@ -58,7 +74,9 @@ func Start(ctx context.Context, config Config) (*Shard, error) {
 		}
 		shard.servers = append(shard.servers, server)
 	}
-	shard.lead(lifetime)
+	if config.Role == Leading {
+		shard.lead(lifetime)
+	}
 	for _, server := range shard.servers {
 		shard.work.Go(server.run)
 	}
