@@ -34,7 +34,7 @@ type Config struct {
 	CacheKubeconfig      string
 
 	TransferListen    string
-	TransferAdvertise string
+	TransferAdvertise []string
 	TransferCAFile    string
 	TransferCertFile  string
 	TransferKeyFile   string
@@ -73,8 +73,8 @@ func (c *Config) AddFlags(flags *pflag.FlagSet) {
 
 	flags.StringVar(&c.TransferListen, "transfer-listen", "",
 		"`address` to serve this shard's entries at, the same after a restart; off loopback it needs the three transfer files")
-	flags.StringVar(&c.TransferAdvertise, "transfer-advertise", "",
-		"`address` at which other shards' workers reach it (default the listening one)")
+	flags.StringSliceVar(&c.TransferAdvertise, "transfer-advertise", nil,
+		"`addresses` at which other shards' workers reach this shard's: one that leads to all of them, as a Service's does, or each worker's (default the listening one)")
 	flags.StringVar(&c.TransferCAFile, "transfer-ca-file", "", "`file` with the CA that signed all workers' certificates")
 	flags.StringVar(&c.TransferCertFile, "transfer-cert-file", "", "`file` with this worker's certificate")
 	flags.StringVar(&c.TransferKeyFile, "transfer-key-file", "", "`file` with this worker's key")

@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/activities/transfer"
@@ -13,7 +14,7 @@ type transfers struct {
 	server   *transfer.Server
 	dialer   activities.Dialer
 	listener net.Listener
-	// address is where other shards' workers reach the listener.
+	// address is where other shards' workers reach the listener, or another worker's of this shard: several are separated by commas.
 	address string
 }
 
@@ -31,7 +32,7 @@ func listenForTransfers(config *Config, store activities.Store) (*transfers, err
 	if err != nil {
 		return nil, fmt.Errorf("listen for transfers: %w", err)
 	}
-	address := config.TransferAdvertise
+	address := strings.Join(config.TransferAdvertise, ",")
 	if address == "" {
 		address = listener.Addr().String()
 	}
@@ -52,7 +53,7 @@ func (c *Config) validateTransfer() error {
 		return fmt.Errorf("--transfer-ca-file, --transfer-cert-file and --transfer-key-file are missing: off loopback, %s is served with mutual TLS only",
 			c.TransferListen)
 	}
-	if c.TransferAdvertise == "" && (host == "" || address.IsUnspecified()) {
+	if len(c.TransferAdvertise) == 0 && (host == "" || address.IsUnspecified()) {
 		return fmt.Errorf("--transfer-advertise is missing: say where other workers reach %s", c.TransferListen)
 	}
 	return nil

@@ -22,7 +22,7 @@ func TestWorkers_TakeEveryActivityThere(t *testing.T) {
 }
 
 func TestListenForTransfers_AdvertisesWhatItIsTold(t *testing.T) {
-	told, err := listenForTransfers(&Config{TransferListen: "127.0.0.1:0", TransferAdvertise: "worker.example:7443"}, nil)
+	told, err := listenForTransfers(&Config{TransferListen: "127.0.0.1:0", TransferAdvertise: []string{"worker.example:7443"}}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, told.listener.Close()) }()
 	require.Equal(t, "worker.example:7443", told.address)

@@ -8,12 +8,15 @@ import (
 	"iter"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
@@ -37,18 +40,27 @@ func NewDialer(config Config) (*Dialer, error) {
 	return &Dialer{config: config, credentials: credentials}, nil
 }
 
-// Dial gives the Source at host:port and what closes it. It does not wait for the connection.
+// Dial gives the Source at host:port, or at whichever of several with commas between them answers, and what closes it. It
+// does not wait for the connection.
 func (d *Dialer) Dial(address string) (activities.Source, func(), error) {
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, nil, fmt.Errorf("dial origin worker %q: %w", address, err)
+	workers := manual.NewBuilderWithScheme("worker")
+	var known resolver.State
+	for one := range strings.SplitSeq(address, ",") {
+		if _, _, err := net.SplitHostPort(one); err != nil {
+			return nil, nil, fmt.Errorf("dial origin worker %q: %w", address, err)
+		}
+		if d.config.plaintext() && !isLoopback(one) {
+			return nil, nil, fmt.Errorf("dial origin worker %s: %w", address, ErrPlaintext)
+		}
+		known.Addresses = append(known.Addresses, resolver.Address{Addr: one})
 	}
-	if d.config.plaintext() && !isLoopback(address) {
-		return nil, nil, fmt.Errorf("dial origin worker %s: %w", address, ErrPlaintext)
-	}
+	workers.InitialState(known)
 	// A tenant may be away while a connection is tried again: gRPC's two minutes between tries are too long.
 	reconnect := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: handshakeLimit}
 	reconnect.Backoff.BaseDelay, reconnect.Backoff.MaxDelay = 100*time.Millisecond, time.Second
-	connection, err := grpc.NewClient("dns:///"+address,
+	connection, err := grpc.NewClient(workers.Scheme()+":///",
+		grpc.WithResolvers(workers),
+		grpc.WithAuthority(PeerName),
 		grpc.WithTransportCredentials(d.credentials),
 		grpc.WithConnectParams(reconnect),
 		grpc.WithDisableServiceConfig(),

@@ -133,16 +133,16 @@ func TestConfig_WithUnusableFiles_IsRefusedAtTheStart(t *testing.T) {
 func TestDial_WithoutTLS_ReachesLoopbackAlone(t *testing.T) {
 	dialer, err := NewDialer(Config{})
 	require.NoError(t, err)
-	for _, address := range []string{"127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "localhost:1"} {
+	for _, address := range []string{"127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "localhost:1", "127.0.0.1:1,[::1]:1"} {
 		_, closeSource, err := dialer.Dial(address)
 		require.NoError(t, err, address)
 		closeSource()
 	}
-	for _, address := range []string{"10.0.0.1:1", "[::]:1", "0.0.0.0:1", ":1", "worker.example:1", "localhost.example:1", "127.0.0.1.example:1"} {
+	for _, address := range []string{"10.0.0.1:1", "[::]:1", "0.0.0.0:1", ":1", "worker.example:1", "localhost.example:1", "127.0.0.1.example:1", "127.0.0.1:1,10.0.0.1:1"} {
 		_, _, err := dialer.Dial(address)
 		require.ErrorIs(t, err, ErrPlaintext, address)
 	}
-	for _, address := range []string{"", "127.0.0.1", "unix:///run/worker"} {
+	for _, address := range []string{"", "127.0.0.1", "unix:///run/worker", "127.0.0.1:1,"} {
 		_, _, err := dialer.Dial(address)
 		require.Error(t, err, address)
 	}

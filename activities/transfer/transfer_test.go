@@ -357,3 +357,24 @@ func BenchmarkRead(b *testing.B) {
 		require.Len(b, got, len(entries))
 	}
 }
+
+func TestDial_WhenAWorkerDies_GoesOnWithAnotherOfItsShard(t *testing.T) {
+	source := newFakeSource(nil, 1)
+	first, stopFirst := serve(t, newServer(t, Config{}, source))
+	second, stopSecond := serve(t, newServer(t, Config{}, source))
+	dialer, err := NewDialer(Config{})
+	require.NoError(t, err)
+	remote := dial(t, dialer, first+","+second)
+	_, err = remote.Revision(t.Context(), guard)
+	require.NoError(t, err)
+
+	stopFirst()
+	require.Eventually(t, func() bool { // what was under way may still fail
+		_, err := remote.Revision(t.Context(), guard)
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond)
+
+	stopSecond()
+	_, err = remote.Revision(t.Context(), guard)
+	require.Error(t, err)
+}
