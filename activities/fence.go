@@ -83,7 +83,7 @@ func (s *Shard) proveCut(ctx context.Context, guard Guard, canaries Canaries) (i
 			return nudges, nil
 		}
 		if nudges == cutNudges {
-			return nudges, Refuse(WatchesNotCut, "API servers %s of shard %s keep watches of a fenced logical cluster open; restart them and start the move again",
+			return nudges, Refuse(WatchesNotCut, "API servers %s of shard %s keep watches of a fenced logical cluster open; where they elect a leader (--enable-leader-election) only that one cuts any: turn it off, else restart them, and start the move again",
 				strings.Join(uncut, ", "), s.Name)
 		}
 		if err := s.nudgeFenced(ctx, guard); err != nil {

@@ -38,7 +38,7 @@ type Installation struct {
 	logs     string
 	binDir   string
 	devstack *Process
-	workers  []*Process
+	beside   []*Process // workers and further API servers
 }
 
 // Start starts devstack and returns when everything in it serves. Stop it even after an error of a later call.
@@ -75,11 +75,11 @@ func (o Options) flags() []string {
 	return append(flags, o.Extra...)
 }
 
-// Stop stops the workers, then devstack.
+// Stop stops what was started beside devstack, then devstack.
 func (i *Installation) Stop() error {
 	var failures []error
-	for _, worker := range i.workers {
-		failures = append(failures, worker.Stop())
+	for _, process := range i.beside {
+		failures = append(failures, process.Stop())
 	}
 	return errors.Join(append(failures, i.devstack.Stop())...)
 }

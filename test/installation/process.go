@@ -50,6 +50,9 @@ func StartProcess(log, program string, arguments ...string) (*Process, error) {
 	return process, nil
 }
 
+// PID is the process's ID, by which Temporal knows a worker.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

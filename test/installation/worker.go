@@ -28,13 +28,13 @@ func (i *Installation) StartWorker(ctx context.Context, shardName string, flags 
 		return nil, err
 	}
 	started := time.Now()
-	log := filepath.Join(i.logs, fmt.Sprintf("worker-%s-%d.log", shardName, len(i.workers)+1))
+	log := filepath.Join(i.logs, fmt.Sprintf("worker-%s-%d.log", shardName, len(i.beside)+1))
 	arguments := append([]string{"worker", "--config", shard.WorkerConfig}, flags...)
 	worker, err := StartProcess(log, filepath.Join(i.binDir, "kcp-migrate"), arguments...)
 	if err != nil {
 		return nil, err
 	}
-	i.workers = append(i.workers, worker)
+	i.beside = append(i.beside, worker)
 	ctx, cancel := context.WithTimeout(ctx, workerDeadline)
 	defer cancel()
 	if err := i.awaitPoller(ctx, workflows.ShardTaskQueue(shardName), started, worker); err != nil {

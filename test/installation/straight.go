@@ -1,0 +1,134 @@
+package installation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Client is an administrator's for every API server of the shard, past the front doors.
+func (s Shard) Client() (*http.Client, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", s.Kubeconfig, err)
+	}
+	return rest.HTTPClientFor(config)
+}
+
+// ask sends a GET; no timeout is for watches.
+func (s Shard) ask(ctx context.Context, server, logicalCluster, path string, timeout time.Duration) (*http.Response, error) {
+	client, err := s.Client()
+	if err != nil {
+		return nil, err
+	}
+	client.Timeout = timeout
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/clusters/"+logicalCluster+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return client.Do(request)
+}
+
+// Answer is the status code with which one API server of the shard answers a question about a logical cluster, or "*".
+func (s Shard) Answer(ctx context.Context, server, logicalCluster string) (int, error) {
+	response, err := s.ask(ctx, server, logicalCluster, "/api/v1/namespaces?limit=1", requestTimeout)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	if closeErr := response.Body.Close(); err == nil {
+		err = closeErr
+	}
+	return response.StatusCode, err
+}
+
+// StraightWatch is a client's bare watch on a tenant's ConfigMaps, straight through one API server of a shard. It never
+// begins anew.
+type StraightWatch struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	mutex   sync.Mutex
+	deleted []string
+}
+
+// WatchStraight returns once the watch stands.
+func (s Shard) WatchStraight(ctx context.Context, server, logicalCluster string) (*StraightWatch, error) {
+	const configMaps = "/api/v1/namespaces/" + tenantNamespace + "/configmaps"
+	response, err := s.ask(ctx, server, logicalCluster, configMaps+"?limit=1", requestTimeout)
+	if err != nil {
+		return nil, err
+	}
+	var present metav1.PartialObjectMetadataList
+	err = json.NewDecoder(response.Body).Decode(&present)
+	if closeErr := response.Body.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list ConfigMaps through %s: %w", server, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	response, err = s.ask(ctx, server, logicalCluster, configMaps+"?watch=true&resourceVersion="+present.ResourceVersion, 0)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("watch ConfigMaps through %s: %s", server, response.Status)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	watching := &StraightWatch{cancel: cancel, ended: make(chan struct{})}
+	go watching.follow(response.Body)
+	return watching, nil
+}
+
+// Ended reports whether the server has ended the watch.
+func (w *StraightWatch) Ended() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Deleted names the ConfigMaps that were reported deleted.
+func (w *StraightWatch) Deleted() []string {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.deleted
+}
+
+// Stop ends the watch.
+func (w *StraightWatch) Stop() {
+	w.cancel()
+	<-w.ended
+}
+
+func (w *StraightWatch) follow(events io.ReadCloser) {
+	defer close(w.ended)
+	defer events.Close()
+	decoder := json.NewDecoder(events)
+	for {
+		var event struct {
+			Type   watch.EventType
+			Object metav1.PartialObjectMetadata
+		}
+		if decoder.Decode(&event) != nil {
+			return
+		}
+		if event.Type == watch.Deleted {
+			w.mutex.Lock()
+			w.deleted = append(w.deleted, event.Object.Name)
+			w.mutex.Unlock()
+		}
+	}
+}
