@@ -21,6 +21,7 @@ type flags struct {
 	realKcp        bool
 	freePorts      bool
 	apiServers     int
+	leaderElection bool
 	frontDoors     int
 	etcdMembers    int
 	separateKeys   bool
@@ -47,6 +48,7 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set.BoolVar(&f.realKcp, "kcp", false, "start a real kcp from the binaries in $KCP_BIN_DIR or on PATH instead of the stand-in")
 	set.BoolVar(&f.freePorts, "free-ports", false, "use free ports instead of 7233, 8233 and 6443")
 	set.IntVar(&f.apiServers, "api-servers", 1, "API servers of each shard")
+	set.BoolVar(&f.leaderElection, "leader-election", false, "have the API servers of each shard of a real kcp elect a leader")
 	set.IntVar(&f.frontDoors, "front-doors", 1, "front doors")
 	set.IntVar(&f.etcdMembers, "etcd-members", 1, "members of each shard's etcd, 1 or 3")
 	set.BoolVar(&f.separateKeys, "separate-signing-keys", false, "give each shard of the stand-in its own keys for service-account tokens")
@@ -76,6 +78,8 @@ func (f flags) validate() error {
 		return errors.New("--front-doors must be at least 1")
 	case f.separateKeys && f.realKcp:
 		return errors.New("--separate-signing-keys is for the stand-in only")
+	case f.leaderElection && !f.realKcp:
+		return errors.New("--leader-election is for a real kcp only; the stand-in has devstack api-server --role=following")
 	case len(f.encryption)+len(f.etcdPrefixes) > 0 && !f.realKcp:
 		return errors.New("--encryption-provider-config and --etcd-prefix are for a real kcp only")
 	case len(f.etcds) > 0 && len(f.etcds) != len(fixtures.Shards):
@@ -92,6 +96,7 @@ func (f flags) options() (installation.Options, error) {
 		Kind:                installation.Simulated,
 		Entries:             f.entries,
 		APIServers:          f.apiServers,
+		LeaderElection:      f.leaderElection,
 		EtcdMembers:         f.etcdMembers,
 		SeparateSigningKeys: f.separateKeys,
 		EncryptionConfigs:   f.encryption,

@@ -102,7 +102,7 @@ func startShared(ctx context.Context) (err error) {
 // startStack gives a stack that is to be stopped even where there is an error too.
 func startStack(ctx context.Context, dir string, flags ...string) (*stack, error) {
 	running, err := installation.Start(ctx, installation.Options{
-		Dir: dir, KCP: true, Extra: append(flags, "--api-servers", strconv.Itoa(*apiServers)),
+		Dir: dir, KCP: true, Extra: append([]string{"--api-servers", strconv.Itoa(*apiServers)}, flags...),
 	})
 	if err != nil {
 		return nil, err

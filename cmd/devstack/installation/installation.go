@@ -38,6 +38,8 @@ type Options struct {
 	Entries int
 	// APIServers is how many API servers each shard has.
 	APIServers int
+	// LeaderElection has the API servers of each shard of a real kcp elect the one whose controllers run.
+	LeaderElection bool
 	// EtcdMembers is how many members each shard's etcd has.
 	EtcdMembers int
 	// SeparateSigningKeys gives each simulated shard its own keys for ServiceAccount tokens.

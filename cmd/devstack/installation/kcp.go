@@ -42,6 +42,7 @@ func (i *Installation) startRealKcp(ctx context.Context) (kcp, error) {
 		Encryption:      i.options.EncryptionConfigs,
 		EtcdPrefixes:    i.options.EtcdPrefixes,
 		APIServers:      i.options.APIServers,
+		LeaderElection:  i.options.LeaderElection,
 		FrontProxyPorts: i.options.Ports.FrontDoors,
 	}
 	running, err := realkcp.Start(ctx, config)

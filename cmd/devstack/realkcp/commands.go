@@ -108,6 +108,9 @@ func (k *Kcp) shardFlags(shard, name string, files shardKubeconfigs) []string {
 	if shard != fixtures.Shards[0] {
 		flags = append(flags, "--root-shard-kubeconfig-file="+files.rootShard)
 	}
+	if k.config.LeaderElection {
+		flags = append(flags, "--enable-leader-election")
+	}
 	if file := k.config.Encryption[shard]; file != "" {
 		flags = append(flags, "--encryption-provider-config="+file)
 	}

@@ -40,6 +40,8 @@ type Config struct {
 	EtcdPrefixes map[string]string
 	// APIServers is how many processes serve each shard.
 	APIServers int
+	// LeaderElection lets the controllers of one process of each shard run at a time.
+	LeaderElection bool
 	// FrontProxyPorts has one port for each front-proxy.
 	FrontProxyPorts []int
 }
