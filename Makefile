@@ -79,8 +79,8 @@ up: build ## Start devstack with its workers and keep them running
 	$(BIN)/demo --bin-dir $(BIN) --entries $(ENTRIES) --keep-running
 
 .PHONY: e2e-kcp
-e2e-kcp: build ## Run the end-to-end tests on a real kcp (its binaries on PATH or in KCP_BIN_DIR)
-	$(TEST) $(BUILD) $(GO) test -count=1 -v -timeout 60m ./test/realkcp
+e2e-kcp: build ## Run the end-to-end tests on a real kcp on PATH or in KCP_BIN_DIR (API_SERVERS=2: two a shard)
+	$(TEST) $(BUILD) $(GO) test -count=1 -v -timeout 60m ./test/realkcp $(if $(API_SERVERS),-api-servers $(API_SERVERS))
 
 .PHONY: bench-kcp
 bench-kcp: build ## Measure on a real kcp how long 5,000 ConfigMaps are away

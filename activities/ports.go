@@ -259,6 +259,8 @@ type ShardAPI interface {
 	ProbeServing(ctx context.Context, logicalCluster string) []Probe
 	// ProbeWildcard asks every API server for a wildcard list alone.
 	ProbeWildcard(ctx context.Context) []Probe
+	// ProbeCluster asks every API server for the logical cluster alone; OK is 200.
+	ProbeCluster(ctx context.Context, logicalCluster string) []Probe
 	// ProbeFenced asks every API server for the logical cluster; OK is 403.
 	ProbeFenced(ctx context.Context, logicalCluster string) []Probe
 	// ProbeResources asks every API server to list each bound resource; OK is 200 for all.

@@ -165,9 +165,11 @@ type scriptedAPI struct {
 	wakes atomic.Int32
 	// released counts contexts that were dropped because a LogicalCluster is being deleted.
 	released atomic.Int64
-	contents activities.Contents
-	version  activities.Version
-	keys     string
+	// missesReleases makes two API servers of the one, of which the second drops the context at this release only.
+	missesReleases atomic.Int64
+	contents       activities.Contents
+	version        activities.Version
+	keys           string
 
 	mutex    sync.Mutex
 	canaries []*scriptedCanaries
@@ -277,7 +279,17 @@ func (a *scriptedAPI) ProbeServing(ctx context.Context, logicalCluster string) [
 
 func (a *scriptedAPI) ProbeFenced(ctx context.Context, logicalCluster string) []activities.Probe {
 	inactive, err := a.inactive(ctx, logicalCluster)
-	return []activities.Probe{{Server: "https://one", OK: err == nil && inactive, Detail: "200"}}
+	probe := activities.Probe{Server: "https://one", OK: err == nil && inactive, Detail: "200"}
+	if a.missesReleases.Load() > 0 {
+		return []activities.Probe{probe, probe}
+	}
+	return []activities.Probe{probe}
+}
+
+func (a *scriptedAPI) ProbeCluster(ctx context.Context, logicalCluster string) []activities.Probe {
+	inactive, err := a.inactive(ctx, logicalCluster)
+	released := err == nil && !inactive && a.released.Load() >= a.missesReleases.Load()
+	return []activities.Probe{{Server: "https://one", OK: true}, {Server: "https://two", OK: released, Detail: "504"}}
 }
 
 func (a *scriptedAPI) ProbeWildcard(context.Context) []activities.Probe {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"golang.org/x/net/http2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
@@ -56,6 +57,13 @@ func statusCode(err error) int {
 		return 0
 	}
 	return int(status.Status().Code)
+}
+
+// isAborted reports whether the server broke off its answer, as kcp does, instead of 504, where the context of the logical
+// cluster was cancelled and the answer had begun (k8s.io/apiserver/pkg/server/filters/timeout.go).
+func isAborted(err error) bool {
+	var reset http2.StreamError
+	return errors.As(err, &reset)
 }
 
 // answer tells a probe's outcome in a few words: status code and reason, or why there was no answer.

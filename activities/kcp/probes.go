@@ -36,7 +36,7 @@ func isUnanswered(err error) bool {
 // other is the outcome of a check whose answer was not the wanted one.
 func other(err error) error {
 	told := errors.New(answer(err))
-	if err != nil && statusCode(err) == 0 {
+	if err != nil && statusCode(err) == 0 && !isAborted(err) {
 		return unanswered{told}
 	}
 	return told
@@ -56,6 +56,11 @@ func (s *Shard) ProbeServing(ctx context.Context, logicalCluster string) []activ
 // ProbeWildcard asks every API server for a wildcard list.
 func (s *Shard) ProbeWildcard(ctx context.Context) []activities.Probe {
 	return s.servers.probe(ctx, servesWildcard)
+}
+
+// ProbeCluster asks every API server for the logical cluster.
+func (s *Shard) ProbeCluster(ctx context.Context, logicalCluster string) []activities.Probe {
+	return s.servers.probe(ctx, serves(logicalCluster))
 }
 
 // ProbeFenced asks every API server for the logical cluster. Only the fence's own 403 will do:

@@ -110,3 +110,13 @@ func TestProbeResources_WithManyFailures_TellsTheFirst(t *testing.T) {
 	probes := newShard(t, server).ProbeResources(t.Context(), "c1", resources)
 	require.Contains(t, probes[0].Detail, "and 3 more")
 }
+
+// kcp breaks an answer off where the context of the logical cluster was cancelled after it had begun: a nudge mends that.
+func TestProbe_WhoseAnswerIsBrokenOff_WasAnswered(t *testing.T) {
+	server := startServer(t)
+	server.on(clusterNamespaces, abruptly)
+	probe := newShard(t, server).ProbeCluster(t.Context(), "c1")[0]
+	require.False(t, probe.OK)
+	require.False(t, probe.Unreachable)
+	require.Contains(t, probe.Detail, "stream error")
+}
