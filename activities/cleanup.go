@@ -6,33 +6,66 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"github.com/kcp-migrate/kcp-migrate/activities/objects"
 )
 
-// contextReleases is how often a shard with several API servers is made to drop its contexts: only a server whose own
-// controller sees the LogicalCluster before the phase Deleting drops them, in a race with the others', and no answer tells
-// which has, for the fence comes before the contexts. kcp missed one in 25 (Trap 3 of docs/kcp-findings.md).
-const contextReleases = 3
+// releaseAttempts bounds how often the API servers of a shard are made to drop a context before the move goes on without: the
+// tenant is not served meanwhile, for some 50 ms an attempt.
+const releaseAttempts = 20
+
+// releasePatience is how long an API server's informer gets to see that the fence is off; that takes milliseconds.
+const releasePatience = 100 * time.Millisecond
 
 // ReleaseContext lets the origin forget that it cancelled the logical cluster's requests. Without it the origin's virtual
 // workspaces of an APIExport that moved away answer 500 for good, and its garbage collector goes on asking for dependents
 // until the tenant comes back, and deletes them (docs/kcp-findings.md, traps 4 and 7). The route leads here again until the destination is
-// touched: the fence stands all the while, so that nobody reads or writes what is not the tenant's any more.
+// touched: the fence stands all the while, or the phase keeps all but members of system:masters out, so that nobody reads or
+// writes what is not the tenant's any more.
 func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) error {
 	return permanent(heartbeating(ctx, func(ctx context.Context) error {
-		times := 1
-		if len(s.API.ProbeFenced(ctx, input.Guard.LogicalCluster)) > 1 {
-			times = contextReleases
-		}
-		for range times {
-			if err := s.dismiss(ctx, input.Guard); errors.Is(err, ErrNotFound) {
+		several := len(s.API.ProbeFenced(ctx, input.Guard.LogicalCluster)) > 1
+		for range releaseAttempts {
+			stuck, err := s.release(ctx, input.Guard, several)
+			if errors.Is(err, ErrNotFound) {
 				return nil // an earlier attempt came so far that it was deleted
-			} else if err != nil {
+			}
+			if err != nil || stuck == "" {
 				return err
 			}
+			report(ctx, stuck)
+			activity.GetLogger(ctx).Warn("API servers have not dropped the context", "answers", stuck)
 		}
 		return nil
 	}))
+}
+
+// release makes the API servers drop their contexts. Where there are several, only one whose own controller sees the
+// LogicalCluster before the phase Deleting does, in a race with the others' (Trap 3 of docs/kcp-findings.md). Which has, an
+// answer tells only where no fence comes before it: stuck names those that have not. One that does not answer is not waited for.
+func (s *Shard) release(ctx context.Context, guard Guard, several bool) (stuck string, err error) {
+	if err := s.dismiss(ctx, guard); err != nil || !several {
+		return "", err
+	}
+	_, err = s.editLogicalCluster(ctx, guard, guard.LogicalCluster, func(present *objects.LogicalCluster) error {
+		present.Reserve()
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	probes := s.probeFor(ctx, releasePatience, func(ctx context.Context) []Probe {
+		return s.API.ProbeCluster(ctx, guard.LogicalCluster)
+	})
+	_, err = s.editLogicalCluster(ctx, guard, guard.LogicalCluster, func(present *objects.LogicalCluster) error {
+		present.Fence(string(guard.Token))
+		return nil
+	})
+	if err != nil || !mayBeNudged(probes) {
+		return "", err
+	}
+	return failing(probes), nil
 }
 
 func (s *Shard) dismiss(ctx context.Context, guard Guard) error {

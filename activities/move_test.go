@@ -431,6 +431,21 @@ func TestReleaseContext_HasTheOriginForgetTheCluster_UnderTheFence(t *testing.T)
 	require.Equal(t, string(fenced.Token), present.Stamp())
 }
 
+func TestReleaseContext_WhenOneOfTwoServersMissesIt_GoesOnUntilItHasDroppedItToo(t *testing.T) {
+	p := newPair(t)
+	p.fence(t)
+	const missed = 5
+	p.origin.api.missesReleases.Store(missed)
+
+	_, err := perform[any](t, p.origin, p.origin.ReleaseContext, activities.GuardInput{Guard: fenced})
+	require.NoError(t, err)
+
+	require.Equal(t, int64(missed), p.origin.api.released.Load())
+	present := p.origin.logicalCluster(t, tenant)
+	require.True(t, present.Inactive(), "nobody may read or write at the origin after the commit")
+	require.Equal(t, string(fenced.Token), present.Stamp())
+}
+
 func TestDropCarried_DeletesWhatWasCarriedAndSparesWhatWasWrittenSince(t *testing.T) {
 	p := newPair(t)
 	configMaps := "/registry/core/configmaps/" + tenant + "/default/"

@@ -30,6 +30,7 @@ const (
 	PhaseInactive    = "Inactive"
 	PhaseTerminating = "Terminating"
 	PhaseDeleting    = "Deleting"
+	PhaseUnavailable = "Unavailable"
 )
 
 // LogicalCluster is a LogicalCluster object as it stands in etcd.
@@ -143,6 +144,16 @@ func (l *LogicalCluster) Dismiss(at time.Time) {
 	delete(metadata, "finalizers")
 	delete(l.content.at("status"), "terminators")
 	l.SetPhase(PhaseInactive)
+}
+
+// Reserve opens a dismissed object to members of system:masters alone. Of all phases this is one in which kcp lets nobody else in
+// (pkg/authorization/workspace_content_authorizer.go), and on which its controllers do not act.
+func (l *LogicalCluster) Reserve() {
+	metadata := l.content.at("metadata")
+	delete(metadata, "deletionTimestamp")
+	delete(metadata, "deletionGracePeriodSeconds")
+	delete(l.annotations(), InactiveAnnotation)
+	l.SetPhase(PhaseUnavailable)
 }
 
 // dismissalSeconds is a grace period that nothing waits for: we delete the object.

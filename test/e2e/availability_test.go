@@ -179,9 +179,9 @@ func (s *stack) whoCopies(t *testing.T, run client.WorkflowRun, workers []*insta
 	t.Helper()
 	temporal := s.temporal(t)
 	require.Eventually(t, func() bool {
-		description, err := temporal.DescribeWorkflowExecution(t.Context(), run.GetID(), run.GetRunID())
+		description, err := temporal.DescribeWorkflow(t.Context(), run.GetID(), run.GetRunID())
 		require.NoError(t, err)
-		for _, pending := range description.GetPendingActivities() {
+		for _, pending := range description.RawResponse.GetPendingActivities() {
 			for _, worker := range workers {
 				if strings.HasPrefix(pending.GetLastWorkerIdentity(), fmt.Sprintf("%d@", worker.PID())) {
 					copying = worker

@@ -3,12 +3,14 @@ package installation
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"sync"
 	"time"
 
+	"golang.org/x/net/http2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -38,17 +40,21 @@ func (s Shard) ask(ctx context.Context, server, logicalCluster, path string, tim
 	return client.Do(request)
 }
 
-// Answer is the status code with which one API server of the shard answers a question about a logical cluster, or "*".
+// Answer is the status code with which one API server of the shard answers a question about a logical cluster, or "*"; 504
+// also where it breaks off its answer, as kcp does where the context of a logical cluster was cancelled.
 func (s Shard) Answer(ctx context.Context, server, logicalCluster string) (int, error) {
+	code := 0
 	response, err := s.ask(ctx, server, logicalCluster, "/api/v1/namespaces?limit=1", requestTimeout)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		code = response.StatusCode
+		_, err = io.Copy(io.Discard, response.Body)
+		err = errors.Join(err, response.Body.Close())
 	}
-	_, err = io.Copy(io.Discard, response.Body)
-	if closeErr := response.Body.Close(); err == nil {
-		err = closeErr
+	var aborted http2.StreamError
+	if errors.As(err, &aborted) {
+		return http.StatusGatewayTimeout, nil
 	}
-	return response.StatusCode, err
+	return code, err
 }
 
 // StraightWatch is a client's bare watch on a tenant's ConfigMaps, straight through one API server of a shard. It never

@@ -18,7 +18,7 @@ var open = map[string]bool{"/readyz": true, "/livez": true, "/healthz": true, "/
 const RemoteUserHeader = "X-Remote-User"
 
 // authenticate lets in the administrator alone. Through a front door, not even he gets into a logical cluster that the shard has
-// no LogicalCluster of (kcp: pkg/authorization/workspace_content_authorizer.go).
+// no LogicalCluster of, or one that is unavailable (kcp: pkg/authorization/workspace_content_authorizer.go).
 func (a *apiServer) authenticate(request *http.Request, t target) error {
 	token := strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer ")
 	switch {
@@ -26,7 +26,7 @@ func (a *apiServer) authenticate(request *http.Request, t target) error {
 		return nil
 	case subtle.ConstantTimeCompare([]byte(token), []byte(a.config.AdminToken)) != 1:
 		return apierrors.NewUnauthorized("Unauthorized")
-	case request.Header.Get(RemoteUserHeader) != "" && isTenant(t.cluster) && !a.clusters.has(t.cluster):
+	case request.Header.Get(RemoteUserHeader) != "" && isTenant(t.cluster) && a.clusters.closed(t):
 		return apierrors.NewForbidden(t.groupResource(), t.name, errors.New("access denied"))
 	}
 	return nil

@@ -30,6 +30,7 @@ const (
 	phaseReady        = "Ready"
 	phaseInactive     = "Inactive"
 	phaseDeleting     = "Deleting"
+	phaseUnavailable  = "Unavailable"
 
 	// maxReaction is how long after an event a controller acts at the latest: two processes
 	// of one shard race for every transition, as their controllers do on a real one (trap 3).
@@ -142,6 +143,12 @@ func (l *logicalClusters) get(cluster string) (*unstructured.Unstructured, bool)
 func (l *logicalClusters) has(cluster string) bool {
 	_, has := l.get(cluster)
 	return has
+}
+
+// closed reports whether nobody but members of system:masters may ask for the target.
+func (l *logicalClusters) closed(t target) bool {
+	found, has := l.get(t.cluster)
+	return !has || phaseOf(found) == phaseUnavailable && !unfenced(t.path)
 }
 
 // fenced reports whether the cluster's LogicalCluster here carries the inactive annotation.

@@ -237,7 +237,7 @@ func TestTrap4_WhenTheLogicalClusterIsDismissed_TheContextIsReleasedAndTheFenceS
 	origin.eventually(func() bool { return origin.code(view) == http.StatusOK }, "released")
 }
 
-func TestRequest_OfAUserForAClusterThatTheShardDoesNotHave_IsDenied(t *testing.T) {
+func TestRequest_OfAUserForAClusterThatTheShardDoesNotHaveOrThatIsUnavailable_IsDenied(t *testing.T) {
 	i := start(t, 1)
 	origin := i.server("root", 0)
 	ask := func(cluster string) int {
@@ -254,4 +254,11 @@ func TestRequest_OfAUserForAClusterThatTheShardDoesNotHave_IsDenied(t *testing.T
 	}
 	require.Equal(t, http.StatusOK, ask(consumer))
 	require.Equal(t, http.StatusForbidden, ask("0nobody0lives0he"))
+
+	unavailable := origin.logicalCluster(consumer)
+	unavailable.SetLabels(withAnnotation(unavailable.GetLabels(), phaseLabel, phaseUnavailable))
+	unavailable.Object["status"].(map[string]any)["phase"] = phaseUnavailable
+	origin.write(consumer, unavailable)
+	origin.eventually(func() bool { return ask(consumer) == http.StatusForbidden }, "users are kept out")
+	require.Equal(t, http.StatusOK, origin.code(in(consumer, configMaps)), "system:masters are not")
 }
