@@ -60,3 +60,9 @@ func TestEtcd_OfAMemberThatIsNotNamed_SaysSo(t *testing.T) {
 	require.Equal(t, exitError, code)
 	require.Contains(t, stderr, "--member 1 is none of them")
 }
+
+func TestAPIServer_OfAnUnknownRole_SaysSo(t *testing.T) {
+	code, stderr := runHere(t, "api-server", "--role", "idle")
+	require.Equal(t, exitError, code)
+	require.Contains(t, stderr, "--role must be accompanying or following")
+}

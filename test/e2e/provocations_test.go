@@ -35,11 +35,12 @@ const (
 
 var workspaceResource = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
 
-// makeUnavailable leaves the tenant served: of all phases but Ready, this one has nobody act on it.
-func makeUnavailable(t *testing.T, stack *stack) {
+// makeUnready leaves the tenant served: of all phases but Ready in which tenants are let in, this one has nobody act on an
+// object that is not being deleted.
+func makeUnready(t *testing.T, stack *stack) {
 	stack.edit(t, "root", logicalClusterKey, func(object map[string]any) {
-		object["status"].(map[string]any)["phase"] = "Unavailable"
-		object["metadata"].(map[string]any)["labels"].(map[string]any)["tenancy.kcp.io/phase"] = "Unavailable"
+		object["status"].(map[string]any)["phase"] = "Terminating"
+		object["metadata"].(map[string]any)["labels"].(map[string]any)["tenancy.kcp.io/phase"] = "Terminating"
 	})
 }
 

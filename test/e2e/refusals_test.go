@@ -96,7 +96,7 @@ var badInputs = []refusal{
 
 // What stands in the way at the shards.
 var badPlaces = []refusal{
-	{name: "not ready", provoke: makeUnavailable, arguments: []string{consumer, "shard-1"},
+	{name: "not ready", provoke: makeUnready, arguments: []string{consumer, "shard-1"},
 		errorType: activities.NotReady, exitCode: exitRefused, advice: "it can be moved when it is Ready"},
 	{name: "being deleted", provoke: deleteWorkspace, arguments: []string{leaving, "shard-1"},
 		errorType: activities.BeingDeleted, exitCode: exitRefused, advice: "let the deletion end"},

@@ -1,6 +1,7 @@
 package realkcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -76,9 +77,11 @@ func TestMove_FromAShardThatElectsALeader_IsRefusedAndNoWatchSeesADeletion(t *te
 	shard, logicalCluster := stack.shard(t, rootShard), tenant.logicalCluster(t)
 	straight := watchStraight(t, shard, logicalCluster)
 
-	stack.command(t, exitAborted, "start", tenant.path, otherShard, "--wait")
-
-	require.Contains(t, stack.command(t, exitAborted, "watch", tenant.path), activities.WatchesNotCut)
+	var said bytes.Buffer
+	outcome, err := stack.Run(t.Context(), &said, "start", tenant.path, otherShard, "--wait")
+	require.NoError(t, err)
+	require.Equal(t, exitAborted, outcome.ExitCode, &said)
+	require.Contains(t, said.String(), activities.WatchesNotCut)
 	standing := 0
 	for _, watching := range straight {
 		require.Empty(t, watching.Deleted())
