@@ -87,8 +87,9 @@ bench-kcp: build ## Measure on a real kcp how long 5,000 ConfigMaps are away
 	$(TEST) $(BUILD) $(GO) test -run '^$$' -bench Away -benchtime 1x -timeout 60m ./test/realkcp
 
 .PHONY: bench
-bench: ## Run the benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem ./activities/...
+bench: build ## Run the benchmarks
+	$(TEST) $(GO) test -run '^$$' -bench . -benchmem ./activities/... ./test/e2e
+	cd cmd/devstack && $(GO) test -run '^$$' -bench . ./etcdserver ./simshard
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZ_TIME
