@@ -82,8 +82,7 @@ func OpenStore(ctx context.Context, config *Config) (store activities.Store, han
 }
 
 func openStore(ctx context.Context, config *Config) (*etcd.Store, error) {
-	password, err := config.etcdPassword()
-	if err != nil {
+	if _, err := config.etcdPassword(); err != nil {
 		return nil, activities.Refuse(activities.InvalidInput, "%v", err)
 	}
 	encryption, err := config.encryption()
@@ -97,7 +96,7 @@ func openStore(ctx context.Context, config *Config) (*etcd.Store, error) {
 		CertFile:   config.EtcdCertFile,
 		KeyFile:    config.EtcdKeyFile,
 		Username:   config.EtcdUsername,
-		Password:   password,
+		Password:   config.etcdPassword,
 		Encryption: encryption,
 	})
 	if err != nil {

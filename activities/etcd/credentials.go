@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 )
 
@@ -36,6 +38,19 @@ func (r rotatingCredentials) ClientHandshake(ctx context.Context, authority stri
 		return nil, nil, errors.Join(err, connection.Close())
 	}
 	return credentials.NewTLS(security).ClientHandshake(ctx, authority, connection)
+}
+
+// renewPassword has every login carry the password of now: etcd's own client keeps the one that it began with, and
+// could not log in again once its login has expired.
+func (c Config) renewPassword(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	if login, ok := request.(*pb.AuthenticateRequest); ok {
+		password, err := c.Password()
+		if err != nil {
+			return err
+		}
+		request = &pb.AuthenticateRequest{Name: login.Name, Password: password}
+	}
+	return invoke(ctx, method, request, reply, connection, options...)
 }
 
 func (r rotatingCredentials) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {

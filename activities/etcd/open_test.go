@@ -139,7 +139,7 @@ func TestOpen_WithAWrongPasswordOrTooFewRights_IsForbidden(t *testing.T) {
 	require.NoError(t, err)
 
 	open := func(username, password string) error {
-		store, err := Open(t.Context(), Config{Endpoints: server.endpoints, Username: username, Password: password})
+		store, err := Open(t.Context(), Config{Endpoints: server.endpoints, Username: username, Password: given(password)})
 		if err != nil {
 			return err
 		}
@@ -149,6 +149,23 @@ func TestOpen_WithAWrongPasswordOrTooFewRights_IsForbidden(t *testing.T) {
 	require.ErrorIs(t, open("root", "wrong"), activities.ErrForbidden)
 	require.ErrorIs(t, open("nobody", "right"), activities.ErrForbidden)
 	require.ErrorIs(t, open("", ""), activities.ErrForbidden)
+}
+
+func TestStore_WhenItsPasswordRotates_LogsInWithTheNewOne(t *testing.T) {
+	server := &server{start: startEmbedded(1, embedOptions{tokenSeconds: 1}), authenticates: true}
+	server.require(t)
+	t.Cleanup(server.stop)
+	config, now := server.config(), password
+	config.Password = func() (string, error) { return now, nil }
+	store := server.openWith(t, config)
+	claimed(t, store)
+
+	now = "another"
+	_, err := admin(store).UserChangePassword(t.Context(), workerUser, now)
+	require.NoError(t, err)
+
+	require.NoError(t, store.Write(t.Context(), guard, oneBatch(someEntries(300, 64)), ignore))
+	require.NoError(t, store.AwaitLogicalCluster(t.Context(), consumer, func(*activities.Object) (bool, error) { return true, nil }))
 }
 
 func TestWrite_WhenEtcdIsFull_GivesErrNoSpaceAndTheAlarm(t *testing.T) {

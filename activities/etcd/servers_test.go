@@ -118,9 +118,14 @@ func (s *server) openWith(t testing.TB, config Config) *Store {
 func (s *server) config() Config {
 	config := Config{Endpoints: s.endpoints}
 	if s.authenticates {
-		config.Username, config.Password = workerUser, password
+		config.Username, config.Password = workerUser, given(password)
 	}
 	return config
+}
+
+// given is a password that stays.
+func given(password string) func() (string, error) {
+	return func() (string, error) { return password, nil }
 }
 
 // admit makes admin give a client that may do everything.

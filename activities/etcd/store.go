@@ -54,8 +54,10 @@ type Config struct {
 	Prefix string
 	// CAFile, CertFile and KeyFile are PEM files, read anew for every connection, so they may rotate.
 	CAFile, CertFile, KeyFile string
-	// Username and Password are for an etcd with authentication; empty otherwise.
-	Username, Password string
+	// Username is for an etcd with authentication; empty otherwise.
+	Username string
+	// Password gives that user's password. It is asked anew for every login, so the password may rotate.
+	Password func() (string, error)
 	// MaxTxnOps is the server's --max-txn-ops; 0 means etcd's default. A lower limit is learned from the server's refusal.
 	MaxTxnOps int
 	// Encryption is that of the shard's API servers; nil means that they store everything in the clear.
@@ -116,8 +118,6 @@ func (c Config) client() (clientv3.Config, error) {
 	config := clientv3.Config{
 		Endpoints:            c.Endpoints,
 		TLS:                  security,
-		Username:             c.Username,
-		Password:             c.Password,
 		DialTimeout:          loginTimeout,
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
@@ -128,9 +128,15 @@ func (c Config) client() (clientv3.Config, error) {
 		Logger: zap.NewNop(),
 	}
 	if security != nil {
-		config.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(rotatingCredentials{c})}
+		config.DialOptions = append(config.DialOptions, grpc.WithTransportCredentials(rotatingCredentials{c}))
 	}
-	return config, nil
+	if c.Username == "" {
+		return config, nil
+	}
+	config.Username = c.Username
+	config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(c.renewPassword))
+	config.Password, err = c.Password()
+	return config, err
 }
 
 // connect first asks without a login, because etcd's client hides behind a timeout
