@@ -54,6 +54,9 @@ func newShard(t *testing.T, name string, options ...func(*embed.Config)) *shard 
 // newShardWith also takes what is special about the store.
 func newShardWith(t *testing.T, name string, config etcd.Config, options ...func(*embed.Config)) *shard {
 	client := startEtcd(t, options...)
+	if config.Username != "" {
+		client = authenticate(t, client)
+	}
 	config.Endpoints = client.Endpoints()
 	store, err := etcd.Open(t.Context(), config)
 	require.NoError(t, err)
