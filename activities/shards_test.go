@@ -57,6 +57,11 @@ func newShardWith(t *testing.T, name string, config etcd.Config, options ...func
 	if config.Username != "" {
 		client = authenticate(t, client)
 	}
+	return newShardAt(t, name, config, client)
+}
+
+// newShardAt is one on an etcd that runs.
+func newShardAt(t *testing.T, name string, config etcd.Config, client *clientv3.Client) *shard {
 	config.Endpoints = client.Endpoints()
 	store, err := etcd.Open(t.Context(), config)
 	require.NoError(t, err)
