@@ -149,10 +149,16 @@ func (m *meddlers) copyDefaults(ctx context.Context, url, cluster string) error 
 	return errors.Join(errs...)
 }
 
-// deleteCluster deletes the logical cluster of a Workspace that is being deleted, and lets go of the Workspace once it is gone.
+// deleteCluster deletes the logical cluster of a Workspace that is being deleted, wherever the front door leads, and lets go
+// of the Workspace once it is gone. What the front door does not know is looked for on the shard that the Workspace names
+// (kcp: pkg/reconciler/tenancy/workspace, deletionReconciler).
 func (m *meddlers) deleteCluster(ctx context.Context, at place, workspace *unstructured.Unstructured) (bool, error) {
-	url := m.server.peers.url(workspace.GetAnnotations()[shardAnnotation])
+	url := strings.TrimSuffix(m.server.config.ExternalURL(), "/")
 	existing, err := m.server.peers.get(ctx, url, logicalClusterTarget(specCluster(workspace)))
+	if err != nil && !apierrors.IsNotFound(err) {
+		url = m.server.peers.url(workspace.GetAnnotations()[shardAnnotation])
+		existing, err = m.server.peers.get(ctx, url, logicalClusterTarget(specCluster(workspace)))
+	}
 	switch {
 	case apierrors.IsNotFound(err) || specCluster(workspace) == "":
 		return true, m.change(ctx, at, func(held *unstructured.Unstructured) error {
