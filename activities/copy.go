@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"go.temporal.io/sdk/activity"
+
+	"github.com/kcp-migrate/kcp-migrate/activities/objects"
 )
 
 // CopyEntries pulls every entry but the LogicalCluster from the origin and writes it here. It resumes behind what
@@ -73,18 +75,33 @@ func (r *copyRun) stream(ctx context.Context) error {
 // is no LogicalCluster of it, or one that this move wrote and did not open.
 func (s *Shard) DropDestinationEntries(ctx context.Context, input GuardInput) error {
 	return permanent(heartbeating(ctx, func(ctx context.Context) error {
-		parsed, _, err := s.readLogicalCluster(ctx, input.Guard.LogicalCluster)
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return err
-		}
-		if err == nil && !stampedBy(parsed, input.Guard.Token) {
-			return fmt.Errorf("delete entries of %s on shard %s: its LogicalCluster: %w", input.Guard.LogicalCluster, s.Name, ErrNotFenced)
+		if err := s.encloseAgain(ctx, input.Guard); err != nil && !errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("delete entries of %s on shard %s: its LogicalCluster: %w", input.Guard.LogicalCluster, s.Name, err)
 		}
 		if _, err := s.Store.DeleteAll(ctx, input.Guard); err != nil {
 			return fmt.Errorf("delete entries of %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err)
 		}
 		return nil
 	}))
+}
+
+// encloseAgain fences a LogicalCluster that this move wrote and somebody opened since: its clients are to be refused, and not
+// to see every entry deleted.
+func (s *Shard) encloseAgain(ctx context.Context, guard Guard) error {
+	revision, err := s.editLogicalCluster(ctx, guard, guard.LogicalCluster, func(present *objects.LogicalCluster) error {
+		if !stampedBy(present, guard.Token) {
+			return ErrNotFenced
+		}
+		if present.Inactive() {
+			return errKeep
+		}
+		present.Fence(string(guard.Token))
+		return nil
+	})
+	if err != nil || revision == 0 {
+		return err
+	}
+	return s.awaitPhase(ctx, guard.LogicalCluster, objects.PhaseInactive, objects.PhaseDeleting)
 }
 
 // SweepDestination deletes what kcp's controllers have made at a destination that was given up: what they missed there,

@@ -3,6 +3,7 @@ package activities_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
@@ -192,6 +193,47 @@ func TestVerifyEntries_AfterSomebodyLiftedTheFence_IsRefused(t *testing.T) {
 	p.origin.put(t, layout.LogicalClusterKey(tenant), logicalCluster("root"))
 	_, err := perform[any](t, p.destination, p.destination.VerifyEntries, activities.VerifyInput{Guard: guard, RaiseTo: first.Next(), Origin: p.ref})
 	requireRefused(t, activities.FenceLost, err)
+}
+
+// open takes the fence away, as an admin of the tenant may, and waits until the shard has heard of it.
+func (s *shard) open(t *testing.T) {
+	present := s.logicalCluster(t, tenant)
+	value, err := present.Encode()
+	require.NoError(t, err)
+	s.put(t, layout.LogicalClusterKey(tenant), strings.Replace(string(value), `"core.kcp.io/inactive":"true",`, "", 1))
+	require.Eventually(t, func() bool { return s.logicalCluster(t, tenant).Phase() == objects.PhaseReady }, 5*time.Second, 5*time.Millisecond)
+}
+
+func TestVerifyEntries_AfterSomebodyOpenedTheDestination_IsRefusedAndNamesWhatDiffers(t *testing.T) {
+	p := newPair(t)
+	fence := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fence.Revision)
+	p.destination.open(t)
+	written := "/registry/core/configmaps/" + tenant + "/default/written"
+	p.destination.put(t, written, "acknowledged")
+
+	_, err := perform[any](t, p.destination, p.destination.VerifyEntries, activities.VerifyInput{Guard: guard, RaiseTo: first.Next(), Origin: p.ref})
+
+	requireRefused(t, activities.FenceLost, err)
+	require.ErrorContains(t, err, "default/written")
+	require.NotEmpty(t, p.destination.export(t, written))
+}
+
+func TestDropDestinationEntries_OfOneThatSomebodyOpened_ClosesItFirst(t *testing.T) {
+	p := newPair(t)
+	fence := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fence.Revision)
+	p.destination.open(t)
+
+	_, err := perform[any](t, p.destination, p.destination.DropDestinationEntries, activities.GuardInput{Guard: guard})
+
+	require.NoError(t, err)
+	require.Empty(t, p.destination.export(t, "/registry/core/configmaps/"+tenant+"/"))
+	present := p.destination.logicalCluster(t, tenant)
+	require.True(t, present.Inactive())
+	require.Equal(t, objects.PhaseInactive, present.Phase())
 }
 
 func TestCopyEntries_OfAnAttemptGivenUpForDead_WritesNothing(t *testing.T) {

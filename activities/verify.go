@@ -102,6 +102,9 @@ func (s *Shard) repair(ctx context.Context, source Source, input VerifyInput, or
 	puts, deletes := Differences(wanted, present)
 	result.RepairedPuts, result.RepairedDeletes = len(puts), len(deletes)
 	result.Differing = firstOf(slices.Concat(puts, deletes), differencesListed)
+	if err := s.requireEnclosed(ctx, input.Guard, result.Differing); err != nil {
+		return err
+	}
 	entries, err := source.Get(ctx, input.Origin.Guard, puts)
 	if err != nil {
 		return fmt.Errorf("read differing entries of the origin: %w", err)
@@ -110,6 +113,24 @@ func (s *Shard) repair(ctx context.Context, source Source, input VerifyInput, or
 		return fmt.Errorf("repair the destination: %w", err)
 	}
 	return nil
+}
+
+// requireEnclosed refuses to repair what somebody opened: an admin of the tenant may, and the front-proxies lead here by then.
+// What clients have written here since would be taken for a difference and be gone without a word.
+func (s *Shard) requireEnclosed(ctx context.Context, guard Guard, differing []Ref) error {
+	present, _, err := s.readLogicalCluster(ctx, guard.LogicalCluster)
+	if err != nil {
+		return err
+	}
+	if present.Inactive() {
+		return nil
+	}
+	names := make([]string, len(differing))
+	for i, ref := range differing {
+		names[i] = ref.String()
+	}
+	return Refuse(FenceLost, "someone lifted the fence on shard %s before the commit; find out who, and start the move again. What differs there is lost, tell its writers: %s",
+		s.Name, strings.Join(names, ", "))
 }
 
 func firstOf(refs []Ref, limit int) []Ref { return refs[:min(len(refs), limit)] }
