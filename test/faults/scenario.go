@@ -61,8 +61,7 @@ func (b *bench) play(ctx context.Context, schedule schedule) (*outcome, error) {
 		return nil, err
 	}
 	started := time.Now()
-	conductor := &conductor{bench: b, schedule: schedule, leg: leg, pending: slices.Clone(schedule.blows), over: make(chan struct{}), lingering: map[point.Point]chan struct{}{}}
-	if err := conductor.move(ctx, outcome); err != nil {
+	if err := b.conduct(schedule, leg).move(ctx, outcome); err != nil {
 		return nil, errors.Join(err, observation.stop())
 	}
 	outcome.took = time.Since(started)
@@ -97,13 +96,21 @@ type conductor struct {
 	lingering map[point.Point]chan struct{}
 }
 
+func (b *bench) conduct(schedule schedule, leg leg) *conductor {
+	return &conductor{
+		bench: b, schedule: schedule, leg: leg, pending: slices.Clone(schedule.blows),
+		over: make(chan struct{}), lingering: map[point.Point]chan struct{}{},
+	}
+}
+
 // move moves the tenant to the end, whichever.
 func (c *conductor) move(ctx context.Context, outcome *outcome) error {
 	c.id = fmt.Sprintf("case-%d-%d", c.schedule.number, time.Now().UnixNano())
 	outcome.workflow = c.id
 	c.bench.control.listen(func(at point.Point) { c.at(ctx, at) })
 	defer c.bench.control.listen(nil)
-	input := workflows.Input{LogicalCluster: string(c.schedule.tenant), DestinationShard: c.leg.destination}
+	input := c.schedule.input
+	input.LogicalCluster, input.DestinationShard = string(c.schedule.tenant), c.leg.destination
 	if c.schedule.order == Hurry {
 		input.MaxTimeAway = workflows.Duration(hurried)
 	}
@@ -198,8 +205,12 @@ func (c *conductor) at(ctx context.Context, reached point.Point) {
 	if !due {
 		return
 	}
-	if blow.fault == Linger {
+	switch blow.fault {
+	case Linger:
 		c.linger(ctx, blow, reached)
+		return
+	case Meddle:
+		c.note(fmt.Sprintf("hit=%q %s at %s", blow.step, blow.fault, reached), blow.meddle(ctx))
 		return
 	}
 	heal, err := c.bench.strike(blow.fault, blow.part, c.leg)

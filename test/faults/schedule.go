@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/kcp-migrate/kcp-migrate/test/faults/point"
+	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
 
 // Tenant is a shape of what is moved.
@@ -41,6 +43,8 @@ type blow struct {
 	part   Part
 	fault  Fault
 	hold   time.Duration
+	// meddle is what somebody does while the move waits there, in place of a fault.
+	meddle func(context.Context) error
 	// optional is of blows that need not hit where another one has: it may have led the move elsewhere.
 	optional bool
 }
@@ -63,6 +67,8 @@ type schedule struct {
 	blows  []blow
 	// gap is how far above the destination's revision the origin's is to be where the move must lift; a little unless given.
 	gap int64
+	// input is of the move, where more is to be said than who moves where.
+	input workflows.Input
 }
 
 func (s schedule) needs(what need) bool {

@@ -49,6 +49,8 @@ const (
 	// Linger holds one attempt of an activity, and nothing else of its worker, until the move is over: it was given up for
 	// dead, and wakes.
 	Linger Fault = "linger"
+	// Meddle is no fault of a part: somebody does something to the tenant.
+	Meddle Fault = "meddle"
 )
 
 var faults = []Fault{Kill, Freeze, Drop, Hang, Delay, HalfClose, Linger}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kcp-migrate/kcp-migrate/test/faults/point"
+)
+
+// meddling has something done while a move waits at a moment of an activity.
+func meddling(activity string, role Role, moment point.Moment, do func(context.Context) error) blow {
+	return blow{step: activity, place: place{activity: activity, role: role}, moment: moment, fault: Meddle, meddle: do}
+}
+
+// meddle plays a schedule to its end, without the clients and checks of play: what is to come of it each test knows.
+func (b *bench) meddle(t *testing.T, schedule schedule) *outcome {
+	t.Helper()
+	leg := b.legOf(t, b.clusterOf(t, schedule.tenant))
+	require.NoError(t, b.prepareRevision(t.Context(), schedule, leg))
+	outcome := &outcome{schedule: schedule, leg: leg}
+	require.NoError(t, b.conduct(schedule, leg).move(t.Context(), outcome))
+	require.Empty(t, outcome.violations)
+	require.NoError(t, b.awaitReady(t.Context()))
+	require.NoError(t, b.noteEmptied(t.Context(), outcome))
+	return outcome
+}
+
+func (b *bench) legOf(t *testing.T, cluster string) leg {
+	t.Helper()
+	leg, err := b.locate(t.Context(), cluster)
+	require.NoError(t, err)
+	return leg
+}
+
+// clusterOf reads a workspace's logical cluster.
+func (b *bench) clusterOf(t *testing.T, tenant Tenant) string {
+	t.Helper()
+	if cluster, known := tenants[tenant]; known {
+		return cluster
+	}
+	_, name, _ := strings.Cut(string(tenant), ":")
+	found, err := b.workspaces(t).Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	cluster, _, err := unstructured.NestedString(found.Object, "spec", "cluster")
+	require.NoError(t, err)
+	return cluster
+}
+
+// workspaces are those in root.
+func (b *bench) workspaces(t *testing.T) dynamic.ResourceInterface {
+	t.Helper()
+	config, err := b.TenantConfig("root")
+	require.NoError(t, err)
+	root, err := dynamic.NewForConfig(config)
+	require.NoError(t, err)
+	return root.Resource(schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"})
+}
+
+// makeTenant makes a workspace in root, with something in it.
+func (b *bench) makeTenant(t *testing.T, name string) Tenant {
+	t.Helper()
+	workspace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace"}}
+	workspace.SetName(name)
+	_, err := b.workspaces(t).Create(t.Context(), workspace, metav1.CreateOptions{})
+	require.NoError(t, err)
+	tenant, err := b.Tenant("root:" + name)
+	require.NoError(t, err)
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm-1"}}
+	require.Eventually(t, func() bool {
+		_, err := tenant.CoreV1().ConfigMaps("default").Create(t.Context(), configMap, metav1.CreateOptions{})
+		return err == nil
+	}, settleDeadline, pollEvery)
+	return Tenant("root:" + name)
+}
+
+// values is every key of kcp's in a shard's etcd.
+func (b *bench) values(t *testing.T, shard string) map[string]string {
+	t.Helper()
+	answer, err := b.clients[shard].Get(t.Context(), "/registry/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	found := map[string]string{}
+	for _, kv := range answer.Kvs {
+		found[string(kv.Key)] = string(kv.Value)
+	}
+	return found
+}
