@@ -24,10 +24,15 @@ func meddling(activity string, role Role, moment point.Moment, do func(context.C
 // meddle plays a schedule to its end, without the clients and checks of play: what is to come of it each test knows.
 func (b *bench) meddle(t *testing.T, schedule schedule) *outcome {
 	t.Helper()
-	leg := b.legOf(t, b.clusterOf(t, schedule.tenant))
+	return b.follow(t, b.conduct(schedule, b.legOf(t, b.clusterOf(t, schedule.tenant))))
+}
+
+func (b *bench) follow(t *testing.T, conductor *conductor) *outcome {
+	t.Helper()
+	schedule, leg := conductor.schedule, conductor.leg
 	require.NoError(t, b.prepareRevision(t.Context(), schedule, leg))
 	outcome := &outcome{schedule: schedule, leg: leg}
-	require.NoError(t, b.conduct(schedule, leg).move(t.Context(), outcome))
+	require.NoError(t, conductor.move(t.Context(), outcome))
 	require.Empty(t, outcome.violations)
 	require.NoError(t, b.awaitReady(t.Context()))
 	require.NoError(t, b.noteEmptied(t.Context(), outcome))
