@@ -26,7 +26,11 @@ func (f *Fleet) FindShards(ctx context.Context, input FindInput) (*FindResult, e
 	for i, shard := range shards {
 		found.Shards[i] = shard.Name
 	}
-	found.Location, err = f.Directory.Locate(ctx, input.LogicalCluster)
+	// A front-proxy that leads to a shard that is lost may not answer before its own deadline.
+	err = heartbeating(ctx, func(ctx context.Context) (err error) {
+		found.Location, err = f.Directory.Locate(ctx, input.LogicalCluster)
+		return err
+	})
 	if err == nil {
 		return found, nil
 	}
@@ -37,7 +41,7 @@ func (f *Fleet) FindShards(ctx context.Context, input FindInput) (*FindResult, e
 	if errors.Is(err, ErrNotFound) {
 		return nil, Refuse(LogicalClusterNotFound, "no front-proxy knows %q; give the logical cluster's name instead, as in /kcp-migrate/migrations/<name>/ in etcd", input.LogicalCluster)
 	}
-	return nil, permanent(fmt.Errorf("locate logical cluster %s: %w", input.LogicalCluster, err))
+	return nil, permanent(fmt.Errorf("locate logical cluster %s, which its name instead of its path would spare: %w", input.LogicalCluster, err))
 }
 
 // FindWorkflow tells whether the workflow that a claim names still runs.
