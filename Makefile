@@ -73,6 +73,10 @@ faults: build faults-worker ## Strike every part in every step of a move (ALL=1,
 	$(BIN)/faults --bin-dir $(BIN) $(if $(SEED),--seed $(SEED)) $(if $(ALL),--all) $(if $(RANDOM),--random $(RANDOM)) \
 		$(if $(BREAK),--break $(BREAK))
 
+.PHONY: meddlers
+meddlers: build faults-worker ## Meddle with moves in every step: late writes, lifted fences, deletions, lost shards
+	$(TEST) $(BUILD) $(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run 'TestMove|TestRecover' ./test/faults -at-length
+
 .PHONY: up
 up: build ## Start devstack with its workers and keep them running
 	$(BUILD) $(GO) build -o $(BIN)/demo ./test/demo

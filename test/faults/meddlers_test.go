@@ -79,7 +79,6 @@ func TestMove_WhoseFenceTheTenantLifts_LosesNoWriteSilently(t *testing.T) {
 	bench := startTestBench(t)
 	cluster := tenants[Neighbour]
 	for name, test := range map[string]struct {
-		at     point.Moment
 		lifter string // the shard at which the tenant lifts it
 		kept   bool
 	}{
@@ -126,6 +125,7 @@ func (b *bench) requireNoClaims(t *testing.T) {
 }
 
 func TestMove_WhoseWorkspaceIsDeleted_LeavesNothingBehind(t *testing.T) {
+	skipUnlessAtLength(t)
 	bench := startTestBench(t)
 	for name, test := range map[string]struct {
 		at blow

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"strings"
 	"testing"
 
@@ -15,6 +16,15 @@ import (
 
 	"github.com/kcp-migrate/kcp-migrate/test/faults/point"
 )
+
+var atLength = flag.Bool("at-length", false, "play what waits for timeouts, too: minutes")
+
+func skipUnlessAtLength(t *testing.T) {
+	t.Helper()
+	if !*atLength {
+		t.Skip("it takes long; make meddlers plays it")
+	}
+}
 
 // meddling has something done while a move waits at a moment of an activity.
 func meddling(activity string, role Role, moment point.Moment, do func(context.Context) error) blow {
