@@ -65,11 +65,11 @@ func (b *bench) awaitWaiting(ctx context.Context, workflow, reason string) error
 	ctx, cancel := context.WithTimeout(ctx, endDeadline)
 	defer cancel()
 	return await(ctx, "an activity that waits for "+reason, func() error {
-		described, err := b.temporal.DescribeWorkflowExecution(ctx, workflow, "")
+		described, err := b.temporal.DescribeWorkflow(ctx, workflow, "")
 		if err != nil {
 			return err
 		}
-		for _, pending := range described.GetPendingActivities() {
+		for _, pending := range described.RawResponse.GetPendingActivities() {
 			for _, details := range pending.GetHeartbeatDetails().GetPayloads() {
 				if strings.Contains(string(details.GetData()), reason) {
 					return nil

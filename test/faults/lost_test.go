@@ -32,7 +32,7 @@ func TestRecover_DestinationLostAroundTheCommit_OpensTheOriginOnAPersonsWord(t *
 			bench.loseDestination(t, leg, test.moment)
 
 			require.Equal(t, activities.Unreachable, bench.recoverAs(t, workflows.RecoverInput{Action: workflows.TakeBack}))
-			require.Equal(t, "", bench.recoverAs(t, workflows.RecoverInput{Action: workflows.TakeBack, DestinationIsLost: true}))
+			require.Empty(t, bench.recoverAs(t, workflows.RecoverInput{Action: workflows.TakeBack, DestinationIsLost: true}))
 			require.NotContains(t, bench.values(t, leg.origin)[logicalClusterKey(cluster)], inactive)
 
 			for _, lost := range bench.destination(leg) {

@@ -205,11 +205,11 @@ func (c *conductor) at(ctx context.Context, reached point.Point) {
 	if !due {
 		return
 	}
-	switch blow.fault {
-	case Linger:
+	if blow.fault == Linger {
 		c.linger(ctx, blow, reached)
 		return
-	case Meddle:
+	}
+	if blow.fault == Meddle {
 		c.note(fmt.Sprintf("hit=%q %s at %s", blow.step, blow.fault, reached), blow.meddle(ctx))
 		return
 	}
