@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"github.com/kcp-migrate/kcp-migrate/activities/objects"
 )
 
@@ -23,22 +21,27 @@ const releasePatience = 100 * time.Millisecond
 // until the tenant comes back, and deletes them (docs/kcp-findings.md, traps 4 and 7). The route leads here again until the destination is
 // touched: the fence stands all the while, or the phase keeps all but members of system:masters out, so that nobody reads or
 // writes what is not the tenant's any more.
-func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) error {
-	return permanent(heartbeating(ctx, func(ctx context.Context) error {
+func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) (*ReleaseResult, error) {
+	result := &ReleaseResult{}
+	err := heartbeating(ctx, func(ctx context.Context) error {
 		several := len(s.API.ProbeFenced(ctx, input.Guard.LogicalCluster)) > 1
 		for range releaseAttempts {
 			stuck, err := s.release(ctx, input.Guard, several)
 			if errors.Is(err, ErrNotFound) {
 				return nil // an earlier attempt came so far that it was deleted
 			}
+			result.Stuck = stuck
 			if err != nil || stuck == "" {
 				return err
 			}
 			report(ctx, stuck)
-			activity.GetLogger(ctx).Warn("API servers have not dropped the context", "answers", stuck)
 		}
 		return nil
-	}))
+	})
+	if err != nil {
+		return nil, permanent(err)
+	}
+	return result, nil
 }
 
 // release makes the API servers drop their contexts. Where there are several, only one whose own controller sees the
@@ -47,6 +50,9 @@ func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) error {
 func (s *Shard) release(ctx context.Context, guard Guard, several bool) (stuck string, err error) {
 	if err := s.dismiss(ctx, guard); err != nil || !several {
 		return "", err
+	}
+	if err := s.Store.NoteDropping(ctx, guard); err != nil { // kcp's controllers are let in
+		return "", fmt.Errorf("note on shard %s that %s is dropped: %w", s.Name, guard.LogicalCluster, err)
 	}
 	_, err = s.editLogicalCluster(ctx, guard, guard.LogicalCluster, func(present *objects.LogicalCluster) error {
 		present.Reserve()

@@ -269,6 +269,11 @@ type OwnerResult struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
+// ReleaseResult names the API servers that have not dropped a context however often they were made to, empty where all have.
+type ReleaseResult struct {
+	Stuck string `json:"stuck,omitempty"`
+}
+
 // TouchResult tells whether the LogicalCluster is gone.
 type TouchResult struct {
 	Gone bool `json:"gone,omitempty"`

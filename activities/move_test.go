@@ -483,6 +483,9 @@ func TestReleaseContext_WhenOneOfTwoServersMissesIt_GoesOnUntilItHasDroppedItToo
 	require.NoError(t, err)
 
 	require.Equal(t, int64(missed), p.origin.api.released.Load())
+	claim, err := p.origin.store.ReadClaim(t.Context(), tenant)
+	require.NoError(t, err)
+	require.NotZero(t, claim.DroppedAt, "what kcp's controllers write meanwhile is not the tenant's")
 	present := p.origin.logicalCluster(t, tenant)
 	require.True(t, present.Inactive(), "nobody may read or write at the origin after the commit")
 	require.Equal(t, string(fenced.Token), present.Stamp())

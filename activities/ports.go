@@ -49,8 +49,8 @@ type Claim struct {
 	Committed bool  `json:"committed"`
 	// Landing is there where it is Committed.
 	Landing *Landing `json:"landing,omitempty"`
-	// DroppedAt is the revision of the first deletion that was noted under the claim, 0 before: the one by which the
-	// origin's LogicalCluster went, after the commit.
+	// DroppedAt is the revision at which it was first noted under the claim that the origin's LogicalCluster goes, after the
+	// commit; 0 before. Whatever is written there later is not the tenant's.
 	DroppedAt int64 `json:"droppedAt,omitempty"`
 	ClaimInfo
 }
@@ -177,6 +177,8 @@ type ObjectEditor interface {
 	EditLogicalCluster(ctx context.Context, guard Guard, logicalCluster string, modRevision int64, value []byte) (int64, error)
 	// DeleteLogicalCluster deletes the guard's LogicalCluster object if its ModRevision is still the given one.
 	DeleteLogicalCluster(ctx context.Context, guard Guard, modRevision int64) error
+	// NoteDropping leaves in the claim that the origin's LogicalCluster is about to go, after the commit. Idempotent.
+	NoteDropping(ctx context.Context, guard Guard) error
 	// DropLogicalCluster is DeleteLogicalCluster for an origin after the commit: the claim tells of it from then on.
 	DropLogicalCluster(ctx context.Context, guard Guard, modRevision int64) error
 	// Commit writes the guard's LogicalCluster object, leaves the landing in the claim and raises its token, in one Txn.

@@ -310,6 +310,15 @@ func TestMigrate_TenantDeletedAtTheDestination_WaitsForNoFrontProxy(t *testing.T
 	w.arrived()
 }
 
+func TestMigrate_ContextThatIsNotDropped_CompletesWithAWarning(t *testing.T) {
+	w := newWorld(t)
+	w.stuck = "https://two: 504"
+	w.move(usualInput)
+
+	require.Contains(t, strings.Join(w.result().Warnings, "\n"), "https://two: 504")
+	w.arrived()
+}
+
 func TestMigrate_NoOwner_DoesNotAskForIt(t *testing.T) {
 	w := newWorld(t)
 	w.owner = nil

@@ -326,7 +326,7 @@ func (m *migration) awaitServing(ctx workflow.Context, resources []activities.Bo
 // garbage collector would go on asking about a dependent, and delete it when the tenant comes back.
 func (m *migration) cleanUpOrigin(ctx workflow.Context) {
 	m.awaitWoken(ctx)
-	insistOn(m.atOrigin(ctx, long, "Release the context at the origin"), m, shard.ReleaseContext, m.onOrigin())
+	m.releaseContext(ctx)
 	m.touchDestination(ctx)
 	dropped := insistOnResult(m.atOrigin(ctx, edit, "Delete the LogicalCluster at the origin"), m, shard.DropOriginLogicalCluster, m.onOrigin())
 	m.droppedAt = dropped.Revision
@@ -334,6 +334,14 @@ func (m *migration) cleanUpOrigin(ctx workflow.Context) {
 	m.awaitInformers(ctx)
 	m.sweepOrigin(ctx)
 	m.renewCachedCopies(ctx)
+}
+
+func (m *migration) releaseContext(ctx workflow.Context) {
+	released := insistOnResult(m.atOrigin(ctx, long, "Release the context at the origin"), m, shard.ReleaseContext, m.onOrigin())
+	if released.Stuck != "" {
+		m.warn("API servers of shard %s hold on to the tenant's cancelled context: restart them before the tenant comes back to that shard (%s)",
+			m.status.OriginShard, released.Stuck)
+	}
 }
 
 // renewCachedCopies comes once the origin's shard has seen that all is gone: it would make its copies anew before.

@@ -45,6 +45,7 @@ type world struct {
 	owner             *activities.OwnerRef
 	ownerGone         bool
 	routesLost        int                       // answers of front-proxies that have lost the route; then they have it
+	stuck             string                    // API servers that do not drop a context
 	pathsLost         bool                      // front-proxies know the name alone
 	deleted           bool                      // the tenant was, while the move ran
 	verifyRounds      []activities.VerifyResult // answers of the first rounds; then they match
@@ -325,8 +326,9 @@ func (w *world) answerOnOrigin() {
 	onDo(w, "AwaitInformers", func(activities.GuardInput) {
 		w.must(!w.blind, "informers can come back only to a shard that is awake")
 	})
-	onDo(w, "ReleaseContext", func(activities.GuardInput) {
+	on(w, "ReleaseContext", func(activities.GuardInput) activities.ReleaseResult {
 		w.must(w.originGone || !w.originEmpty, "the context is released before anything is deleted") // without the object it is a repeat
+		return activities.ReleaseResult{Stuck: w.stuck}
 	})
 	on(w, "DropOriginLogicalCluster", func(activities.GuardInput) activities.DropResult {
 		w.must(w.written > 0, "nothing is deleted at the origin before the commit landed")

@@ -24,11 +24,10 @@ const deletePage = 1000
 // DeleteVerified deletes the entries, all but the LogicalCluster, that have not changed since the verified
 // revision. What has changed is left and returned, and so is what somebody else has deleted since then.
 //
-// Whether a key that is gone was deleted here or by somebody else is read from etcd's history, so that the
-// answer is the same when an earlier attempt had deleted half: every deletion of ours at an origin writes its
-// range to one key in the same Txn. Walking back that key's versions gives the revisions of our deletions, and a key that
-// was there one revision before and is not there after was deleted by us. Where that history has been
-// compacted, deletions cannot be told: they are not reported, and a warning is logged.
+// Whether a key that is gone was deleted here or by somebody else is read from etcd's history, so that the answer is the
+// same when an earlier attempt had deleted half: every deletion of ours at an origin writes its range to one key in the
+// same Txn, and whose keys were gone by the first of them was not us. Where that history has been compacted, deletions
+// cannot be told: they are not reported, and a warning is logged.
 func (s *Store) DeleteVerified(
 	ctx context.Context, guard activities.Guard, verifiedRevision int64,
 ) (int64, []activities.Straggler, error) {

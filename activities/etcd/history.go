@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,29 +34,45 @@ func deletedMark(guard activities.Guard, keys span) (clientv3.Op, error) {
 	return clientv3.OpPut(deletedKey(guard.LogicalCluster), string(mark)), nil
 }
 
-// ownDeletions walks back the deletions of ours after a revision.
-func (s *Store) ownDeletions(ctx context.Context, logicalCluster string, revision int64) ([]ownDeletion, error) {
-	var deletions []ownDeletion
-	at := int64(0) // now
-	for {
-		response, err := s.client.Get(ctx, deletedKey(logicalCluster), clientv3.WithRev(at))
-		if err != nil {
-			return nil, fmt.Errorf("read deletions in logical cluster %s: %w", logicalCluster, translate(err))
-		}
-		if len(response.Kvs) == 0 || response.Kvs[0].ModRevision <= revision {
-			return deletions, nil
-		}
-		deletion := ownDeletion{revision: response.Kvs[0].ModRevision}
-		if err := json.Unmarshal(response.Kvs[0].Value, &deletion); err != nil {
-			return nil, fmt.Errorf("decode deletion in logical cluster %s: %w", logicalCluster, err)
-		}
-		deletions = append(deletions, deletion)
-		at = deletion.revision - 1
+// NoteDropping leaves in the claim, once, that the logical cluster is about to be dropped at the origin. What comes after
+// that is not its clients'.
+func (s *Store) NoteDropping(ctx context.Context, guard activities.Guard) error {
+	key := s.layout.LogicalClusterKey(guard.LogicalCluster)
+	mark, err := deletedMark(guard, span{from: key, to: key})
+	if err != nil {
+		return err
 	}
+	_, err = s.guarded(ctx, guard, []clientv3.Cmp{absent(deletedKey(guard.LogicalCluster))}, mark)
+	if err != nil && !errors.Is(err, activities.ErrConflict) {
+		return fmt.Errorf("note that logical cluster %s is dropped: %w", guard.LogicalCluster, err)
+	}
+	return nil
 }
 
-// deletedByOthers gives the entries without a lease that were there at a revision, are gone, and were not
-// deleted by us. ErrCompacted: the history does not reach back that far.
+// firstDeletion is the first one that was noted under the claim; its revision is 0 where there is none.
+func (s *Store) firstDeletion(ctx context.Context, logicalCluster string) (ownDeletion, error) {
+	key := deletedKey(logicalCluster)
+	latest, err := s.client.Get(ctx, key, clientv3.WithKeysOnly())
+	if err != nil {
+		return ownDeletion{}, fmt.Errorf("read deletions in logical cluster %s: %w", logicalCluster, translate(err))
+	}
+	if len(latest.Kvs) == 0 {
+		return ownDeletion{}, nil
+	}
+	first := ownDeletion{revision: latest.Kvs[0].CreateRevision}
+	noted, err := s.client.Get(ctx, key, clientv3.WithRev(first.revision))
+	if err != nil {
+		return ownDeletion{}, fmt.Errorf("read first deletion in logical cluster %s: %w", logicalCluster, translate(err))
+	}
+	if err := json.Unmarshal(noted.Kvs[0].Value, &first); err != nil {
+		return ownDeletion{}, fmt.Errorf("decode deletion in logical cluster %s: %w", logicalCluster, err)
+	}
+	return first, nil
+}
+
+// deletedByOthers gives the entries without a lease that were there at a revision and were gone, not deleted by us, at the
+// first deletion of ours: after that nobody but kcp's own controllers deletes. ErrCompacted: the history does not reach back
+// that far.
 func (s *Store) deletedByOthers(
 	ctx context.Context, logicalCluster string, revision int64,
 ) ([]activities.Straggler, error) {
@@ -63,14 +80,14 @@ func (s *Store) deletedByOthers(
 	if err != nil {
 		return nil, err
 	}
-	deletions, err := s.ownDeletions(ctx, logicalCluster, revision)
+	first, err := s.firstDeletion(ctx, logicalCluster)
 	if err != nil {
 		return nil, err
 	}
 	var gone []activities.Straggler
 	for _, family := range families {
 		prefix := s.layout.FamilyPrefix(family, logicalCluster)
-		missing, err := s.missing(ctx, prefix, revision, deletions)
+		missing, err := s.missing(ctx, prefix, revision, first)
 		if err != nil {
 			return nil, fmt.Errorf("compare family %s of logical cluster %s with revision %d: %w",
 				family, logicalCluster, revision, err)
@@ -92,20 +109,18 @@ func deletedStraggler(family keyspace.Family, suffix string) activities.Straggle
 // keySet is a set of keys.
 type keySet map[string]struct{}
 
-// missing are the unleased keys of one family at a revision, less those that are there now and those that we deleted.
-func (s *Store) missing(ctx context.Context, prefix string, revision int64, deletions []ownDeletion) (keySet, error) {
+// missing are the unleased keys of one family at a revision, less those that were there at the first deletion of ours (now,
+// where there is none) and those that it deleted.
+func (s *Store) missing(ctx context.Context, prefix string, revision int64, first ownDeletion) (keySet, error) {
 	missing := keySet{}
 	if err := s.add(ctx, missing, prefixSpan(prefix), revision); err != nil {
 		return nil, err
 	}
-	if err := s.subtract(ctx, missing, prefixSpan(prefix), 0); err != nil {
+	if err := s.subtract(ctx, missing, prefixSpan(prefix), first.revision); err != nil {
 		return nil, err
 	}
-	for _, deletion := range deletions {
-		if !bytes.HasPrefix(deletion.From, []byte(prefix)) {
-			continue
-		}
-		deleted, err := s.deletedIn(ctx, deletion)
+	if bytes.HasPrefix(first.From, []byte(prefix)) && !bytes.Equal(first.From, first.To) {
+		deleted, err := s.deletedIn(ctx, first)
 		if err != nil {
 			return nil, err
 		}
