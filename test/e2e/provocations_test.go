@@ -63,19 +63,26 @@ func holdAtTheGate(t *testing.T, stack *stack) {
 	})
 }
 
-// deleteWorkspace makes a workspace and deletes it; a finalizer inside holds it up.
-func deleteWorkspace(t *testing.T, stack *stack) {
-	ctx := context.WithoutCancel(t.Context())
-	config, err := stack.TenantConfig("root")
+// createWorkspace creates one in root, and gives root's workspaces.
+func (s *stack) createWorkspace(t *testing.T, path string) dynamic.ResourceInterface {
+	t.Helper()
+	config, err := s.TenantConfig("root")
 	require.NoError(t, err)
 	inRoot, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
-	workspaces, name := inRoot.Resource(workspaceResource), strings.TrimPrefix(leaving, "root:")
+	workspaces := inRoot.Resource(workspaceResource)
 	workspace := &unstructured.Unstructured{Object: map[string]any{}}
 	workspace.SetGroupVersionKind(workspaceResource.GroupVersion().WithKind("Workspace"))
-	workspace.SetName(name)
-	_, err = workspaces.Create(ctx, workspace, metav1.CreateOptions{})
+	workspace.SetName(strings.TrimPrefix(path, "root:"))
+	_, err = workspaces.Create(t.Context(), workspace, metav1.CreateOptions{})
 	require.NoError(t, err)
+	return workspaces
+}
+
+// deleteWorkspace makes a workspace and deletes it; a finalizer inside holds it up.
+func deleteWorkspace(t *testing.T, stack *stack) {
+	ctx := context.WithoutCancel(t.Context())
+	workspaces, name := stack.createWorkspace(t, leaving), strings.TrimPrefix(leaving, "root:")
 	inside, err := stack.Tenant(leaving)
 	require.NoError(t, err)
 	configMaps := inside.CoreV1().ConfigMaps("default")

@@ -62,9 +62,14 @@ func (s *stack) startWorker(t *testing.T, shard string, flags ...string) {
 // begin starts a move through Temporal alone, as any client may. It may take its time, however busy the machine is.
 func (s *stack) begin(t *testing.T, input workflows.Input) client.WorkflowRun {
 	t.Helper()
+	return s.beginAs(t, t.Name(), input)
+}
+
+func (s *stack) beginAs(t *testing.T, name string, input workflows.Input) client.WorkflowRun {
+	t.Helper()
 	input.MaxTimeAway = cmp.Or(input.MaxTimeAway, workflows.Duration(moveDeadline))
 	run, err := s.temporal(t).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-		ID: workflows.WorkflowID(t.Name()), TaskQueue: workflows.TaskQueue,
+		ID: workflows.WorkflowID(name), TaskQueue: workflows.TaskQueue,
 	}, workflows.MigrateLogicalClusterName, input)
 	require.NoError(t, err)
 	return run
