@@ -86,9 +86,10 @@ func (s *Shard) DropDestinationEntries(ctx context.Context, input GuardInput) er
 }
 
 // encloseAgain fences a LogicalCluster that this move wrote and somebody opened since: its clients are to be refused, and not
-// to see every entry deleted.
+// to see every entry deleted. Unlike the fence that it was written with, one that closes an open logical cluster leaves the shard
+// blind.
 func (s *Shard) encloseAgain(ctx context.Context, guard Guard) error {
-	revision, err := s.editLogicalCluster(ctx, guard, guard.LogicalCluster, func(present *objects.LogicalCluster) error {
+	_, err := s.editLogicalCluster(ctx, guard, guard.LogicalCluster, func(present *objects.LogicalCluster) error {
 		if !stampedBy(present, guard.Token) {
 			return ErrNotFenced
 		}
@@ -98,10 +99,16 @@ func (s *Shard) encloseAgain(ctx context.Context, guard Guard) error {
 		present.Fence(string(guard.Token))
 		return nil
 	})
-	if err != nil || revision == 0 {
+	if err != nil {
 		return err
 	}
-	return s.awaitPhase(ctx, guard.LogicalCluster, objects.PhaseInactive, objects.PhaseDeleting)
+	if err := s.awaitPhase(ctx, guard.LogicalCluster, objects.PhaseInactive, objects.PhaseDeleting, objects.PhaseTerminating); err != nil {
+		return err
+	}
+	if !mayBeNudged(s.API.ProbeWildcard(ctx)) {
+		return nil
+	}
+	return s.wake(ctx, guard)
 }
 
 // SweepDestination deletes what kcp's controllers have made at a destination that was given up: what they missed there,

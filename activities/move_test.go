@@ -220,7 +220,7 @@ func TestVerifyEntries_AfterSomebodyOpenedTheDestination_IsRefusedAndNamesWhatDi
 	require.NotEmpty(t, p.destination.export(t, written))
 }
 
-func TestDropDestinationEntries_OfOneThatSomebodyOpened_ClosesItFirst(t *testing.T) {
+func TestDropDestinationEntries_OfOneThatSomebodyOpened_ClosesItFirstAndWakesTheShard(t *testing.T) {
 	p := newPair(t)
 	fence := p.fence(t)
 	p.enclose(t)
@@ -234,6 +234,7 @@ func TestDropDestinationEntries_OfOneThatSomebodyOpened_ClosesItFirst(t *testing
 	present := p.destination.logicalCluster(t, tenant)
 	require.True(t, present.Inactive())
 	require.Equal(t, objects.PhaseInactive, present.Phase())
+	require.False(t, p.destination.api.blind.Load(), "the other tenants' wildcard requests are answered")
 }
 
 func TestCopyEntries_OfAnAttemptGivenUpForDead_WritesNothing(t *testing.T) {

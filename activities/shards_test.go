@@ -171,6 +171,8 @@ type scriptedAPI struct {
 	silent atomic.Int32
 	// wakes counts system:shard's transitions back to Ready.
 	wakes atomic.Int32
+	// blind is what a shard is from a fence to the next wake.
+	blind atomic.Bool
 	// released counts contexts that were dropped because a LogicalCluster is being deleted.
 	released atomic.Int64
 	// missesReleases makes two API servers of the one, of which the second drops the context at this release only.
@@ -213,11 +215,13 @@ func (a *scriptedAPI) reconcile(ctx context.Context, client *clientv3.Client, ke
 		return
 	case present.Phase() == objects.PhaseReady && present.Inactive():
 		present.SetPhase(objects.PhaseInactive)
+		a.blind.Store(true)
 		a.cut()
 	case present.Phase() == objects.PhaseInactive && !present.Inactive():
 		present.SetPhase(objects.PhaseReady)
 		if strings.Contains(key, "/"+keyspace.SystemShard+"/") {
 			a.wakes.Add(1)
+			a.blind.Store(false)
 		}
 	default:
 		return
@@ -304,7 +308,7 @@ func (a *scriptedAPI) ProbeWildcard(context.Context) []activities.Probe {
 	if a.silent.Add(-1) >= 0 {
 		return []activities.Probe{{Server: "https://one", Unreachable: true, Detail: "connection refused"}}
 	}
-	return []activities.Probe{{Server: "https://one", OK: true}}
+	return []activities.Probe{{Server: "https://one", OK: !a.blind.Load(), Detail: "504"}}
 }
 
 // AwaitInformers ends as the test says.

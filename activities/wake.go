@@ -20,29 +20,31 @@ const (
 // requests then, its own informers' included, until some logical cluster of that shard goes from Inactive to
 // Ready. Every shard has system:shard of its own for that. One wake at a time per shard.
 func (s *Shard) WakeShard(ctx context.Context, input GuardInput) error {
-	return permanent(heartbeating(ctx, func(ctx context.Context) error {
-		unlock, err := s.Store.Lock(ctx, wakeLock)
-		if err != nil {
-			return fmt.Errorf("lock wake of shard %s: %w", s.Name, err)
+	return permanent(heartbeating(ctx, func(ctx context.Context) error { return s.wake(ctx, input.Guard) }))
+}
+
+func (s *Shard) wake(ctx context.Context, guard Guard) error {
+	unlock, err := s.Store.Lock(ctx, wakeLock)
+	if err != nil {
+		return fmt.Errorf("lock wake of shard %s: %w", s.Name, err)
+	}
+	defer unlock()
+	for patience := nudgeEvery; ; patience = min(2*patience, nudgeAtMost) {
+		if err := s.toggleSystemShard(ctx, guard); err != nil {
+			return err
 		}
-		defer unlock()
-		for patience := nudgeEvery; ; patience = min(2*patience, nudgeAtMost) {
-			if err := s.toggleSystemShard(ctx, input.Guard); err != nil {
-				return err
-			}
-			probes := s.probeFor(ctx, patience, s.API.ProbeWildcard)
-			for failing(probes) != "" && !mayBeNudged(probes) && ctx.Err() == nil {
-				// A toggle cuts every tenant's wildcard watches, and cannot bring back a server that does not answer.
-				probes = s.probeFor(ctx, nudgeAtMost, s.API.ProbeWildcard)
-			}
-			if failing(probes) == "" {
-				return nil
-			}
-			if ctx.Err() != nil {
-				return fmt.Errorf("await wildcard lists on shard %s: %s: %w", s.Name, failing(probes), ctx.Err())
-			}
+		probes := s.probeFor(ctx, patience, s.API.ProbeWildcard)
+		for failing(probes) != "" && !mayBeNudged(probes) && ctx.Err() == nil {
+			// A toggle cuts every tenant's wildcard watches, and cannot bring back a server that does not answer.
+			probes = s.probeFor(ctx, nudgeAtMost, s.API.ProbeWildcard)
 		}
-	}))
+		if failing(probes) == "" {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("await wildcard lists on shard %s: %s: %w", s.Name, failing(probes), ctx.Err())
+		}
+	}
 }
 
 // AwaitInformers waits until the shard's own informers, those of every API server, are connected again after a wake.
