@@ -201,7 +201,7 @@ func (s *shard) open(t *testing.T) {
 	value, err := present.Encode()
 	require.NoError(t, err)
 	s.put(t, layout.LogicalClusterKey(tenant), strings.Replace(string(value), `"core.kcp.io/inactive":"true",`, "", 1))
-	require.Eventually(t, func() bool { return s.logicalCluster(t, tenant).Phase() == objects.PhaseReady }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return s.logicalCluster(t, tenant).Phase() == objects.PhaseReady }, time.Minute, 5*time.Millisecond)
 }
 
 func TestVerifyEntries_AfterSomebodyOpenedTheDestination_IsRefusedAndNamesWhatDiffers(t *testing.T) {

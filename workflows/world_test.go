@@ -113,6 +113,7 @@ func newWorld(t require.TestingT) *world {
 		acted:       func(string) {},
 		shards:      shards{tokens: map[string]int{}},
 	}
+	w.env.SetTestTimeout(time.Minute) // three seconds are too short for a busy machine
 	w.env.RegisterWorkflowWithOptions(workflows.MigrateLogicalCluster, workflow.RegisterOptions{Name: workflows.MigrateLogicalClusterName})
 	w.env.RegisterWorkflowWithOptions(workflows.RecoverLogicalCluster, workflow.RegisterOptions{Name: workflows.RecoverLogicalClusterName})
 	w.env.RegisterActivity(&activities.Fleet{})

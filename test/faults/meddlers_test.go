@@ -156,7 +156,7 @@ func TestMove_WhoseWorkspaceIsDeleted_LeavesNothingBehind(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err := bench.workspaces(t).Get(t.Context(), strings.TrimPrefix(string(tenant), "root:"), metav1.GetOptions{})
 				return apierrors.IsNotFound(err)
-			}, settleDeadline, pollEvery)
+			}, meddleDeadline, pollEvery)
 			for shard := range bench.clients {
 				bench.requireNothingOf(t, cluster, shard)
 			}

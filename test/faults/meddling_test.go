@@ -5,6 +5,7 @@ import (
 	"flag"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,6 +17,9 @@ import (
 
 	"github.com/kcp-migrate/kcp-migrate/test/faults/point"
 )
+
+// meddleDeadline is far above what anything here takes.
+const meddleDeadline = time.Minute
 
 var atLength = flag.Bool("at-length", false, "play what waits for timeouts, too: minutes")
 
@@ -93,7 +97,7 @@ func (b *bench) makeTenant(t *testing.T, name string) Tenant {
 	require.Eventually(t, func() bool {
 		_, err := tenant.CoreV1().ConfigMaps("default").Create(t.Context(), configMap, metav1.CreateOptions{})
 		return err == nil
-	}, settleDeadline, pollEvery)
+	}, meddleDeadline, pollEvery)
 	return Tenant("root:" + name)
 }
 
