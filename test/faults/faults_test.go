@@ -21,6 +21,7 @@ func TestMove_StruckWhereItHurts_EndsWholeByItself(t *testing.T) {
 		"the commit's answer is lost with its worker":  {struck("Commit", point.After, DestinationWorker, Kill, holds[Kill]), workflows.Completed},
 		"the origin's etcd dies between the deletions": {struck("DeleteOriginEntries", point.During, OriginEtcd, Kill, holds[Kill]), workflows.Completed},
 		"a copy wakes after its move":                  {struck("CopyEntries", point.Before, DestinationWorker, Linger, 0), workflows.Completed},
+		"its workflow is terminated in mid-copy":       {struck("CopyEntries", point.During, Workflow, Terminate, 0), workflows.Undone},
 		"Temporal dies as the way back begins":         {aborted, workflows.Failed},
 	}
 	bench := startTestBench(t)

@@ -140,3 +140,19 @@ func numbered(schedules []schedule) []schedule {
 	}
 	return schedules
 }
+
+// terminations have the move's workflow terminated once at every place, the moments and the tenants in turn. They are numbered
+// behind the others.
+func terminations(behind int) []schedule {
+	var chosen []schedule
+	for _, step := range steps {
+		for _, place := range step.places {
+			at := site{step.name, place, place.moments[len(chosen)%len(place.moments)]}
+			shapes := slices.DeleteFunc(slices.Clone(variants), func(variant variant) bool { return variant.order != NoOrder || !at.fits(variant) })
+			schedule := newSchedule(at, Workflow, Terminate, shapes[len(chosen)%len(shapes)])
+			schedule.number = behind + len(chosen) + 1
+			chosen = append(chosen, schedule)
+		}
+	}
+	return chosen
+}

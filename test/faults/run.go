@@ -37,10 +37,12 @@ func (o options) schedules() []schedule {
 	switch {
 	case o.all:
 		chosen = wholeMatrix()
+		chosen = append(chosen, terminations(len(chosen))...)
 	case o.random > 0:
 		chosen = randomSchedules(o.seed, o.random)
 	default:
 		chosen = pairwise(o.seed)
+		chosen = append(chosen, terminations(len(chosen))...)
 	}
 	if len(o.only) == 0 {
 		return chosen

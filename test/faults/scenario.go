@@ -92,6 +92,8 @@ type conductor struct {
 	healing  sync.WaitGroup
 	// over is closed when the move is.
 	over chan struct{}
+	// orphan is of a move whose workflow was terminated.
+	orphan *orphan
 	// lingering are the attempts that are held; a channel is closed when its attempt has ended after the move.
 	lingering map[point.Point]chan struct{}
 }
@@ -120,6 +122,10 @@ func (c *conductor) move(ctx context.Context, outcome *outcome) error {
 		return fmt.Errorf("start move: %w", err)
 	}
 	ended := c.awaitEnd(ctx, run)
+	var recovered client.WorkflowRun
+	if c.orphan != nil {
+		recovered, err = c.recover(ctx, outcome)
+	}
 	close(c.over)
 	c.healing.Wait()
 	if ctx.Err() != nil {
@@ -137,6 +143,9 @@ func (c *conductor) move(ctx context.Context, outcome *outcome) error {
 		outcome.stuck = true
 		outcome.violate("the move did not end by itself within %s: %s", endDeadline, c.status(ctx, run))
 		return errors.Join(c.problems...)
+	}
+	if c.orphan != nil {
+		return errors.Join(append(c.problems, err, c.concludeRecovered(ctx, recovered, outcome))...)
 	}
 	return errors.Join(append(c.problems, c.conclude(ctx, run, outcome))...)
 }
@@ -201,12 +210,17 @@ func (c *conductor) at(ctx context.Context, reached point.Point) {
 		c.abort(ctx)
 	}
 	c.noteEnd(reached)
+	c.noteOrphan(reached)
 	blow, due := c.take(reached)
 	if !due {
 		return
 	}
 	if blow.fault == Linger {
 		c.linger(ctx, blow, reached)
+		return
+	}
+	if blow.fault == Terminate {
+		c.terminate(ctx, blow, reached)
 		return
 	}
 	if blow.fault == Meddle {

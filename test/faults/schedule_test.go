@@ -51,3 +51,18 @@ func TestWholeMatrix_HasEveryFaultOfEveryPartAtEverySite(t *testing.T) {
 	require.Len(t, wholeMatrix(), len(candidates()))
 	require.Greater(t, len(found), 2000)
 }
+
+func TestTerminations_ComeOnceToEveryPlace(t *testing.T) {
+	places := 0
+	for _, step := range steps {
+		places += len(step.places)
+	}
+	met := map[string]bool{}
+	for _, schedule := range terminations(100) {
+		blow := schedule.blows[0]
+		require.Equal(t, Terminate, blow.fault)
+		require.Greater(t, schedule.number, 100)
+		met[blow.step+"|"+string(blow.place.role)+"|"+blow.place.activity] = true
+	}
+	require.Len(t, met, places)
+}

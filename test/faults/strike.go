@@ -25,6 +25,8 @@ const (
 	// WorkerLink is between the two workers.
 	WorkerLink Part = "worker link"
 	FrontDoor  Part = "front door"
+	// Workflow is the move's own, which can only be terminated.
+	Workflow Part = "workflow"
 )
 
 var parts = []Part{OriginWorker, DestinationWorker, BothWorkers, TemporalServer, OriginEtcd, DestinationEtcd, EtcdMember, WorkerLink, FrontDoor}
@@ -49,6 +51,8 @@ const (
 	// Linger holds one attempt of an activity, and nothing else of its worker, until the move is over: it was given up for
 	// dead, and wakes.
 	Linger Fault = "linger"
+	// Terminate is of the move's workflow: somebody ends it, and it is recovered.
+	Terminate Fault = "terminate"
 	// Meddle is no fault of a part: somebody does something to the tenant.
 	Meddle Fault = "meddle"
 )
