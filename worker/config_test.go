@@ -142,6 +142,7 @@ func TestValidate_RefusesWhatCannotWork(t *testing.T) {
 		"TLS everywhere, no name":          {append(files, "--transfer-listen=:7443"), "--transfer-advertise is missing"},
 		"TLS on every address, no name":    {append(files, "--transfer-listen=[::]:7443"), "--transfer-advertise is missing"},
 		"TLS everywhere, with a name":      {append(files, "--transfer-listen=:7443", "--transfer-advertise=worker.example:7443"), ""},
+		"a name without a port":            {append(files, "--transfer-listen=:7443", "--transfer-advertise=one:7443,two"), `"two" is not host:port`},
 		"TLS on one address":               {append(files, "--transfer-listen=10.0.0.1:7443"), ""},
 		"plaintext on loopback by name":    {[]string{"--transfer-listen=localhost:7443"}, ""},
 		"address without a port":           {[]string{"--transfer-listen=localhost"}, "is not host:port"},

@@ -56,5 +56,10 @@ func (c *Config) validateTransfer() error {
 	if len(c.TransferAdvertise) == 0 && (host == "" || address.IsUnspecified()) {
 		return fmt.Errorf("--transfer-advertise is missing: say where other workers reach %s", c.TransferListen)
 	}
+	for _, advertised := range c.TransferAdvertise {
+		if _, _, err := net.SplitHostPort(advertised); err != nil {
+			return fmt.Errorf("--transfer-advertise %q is not host:port", advertised)
+		}
+	}
 	return nil
 }
