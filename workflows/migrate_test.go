@@ -319,6 +319,36 @@ func TestMigrate_ContextThatIsNotDropped_CompletesWithAWarning(t *testing.T) {
 	w.arrived()
 }
 
+// Temporal ends a workflow of more than 51,200 events, and a timer is two of them and a workflow task.
+func TestMigrate_ThatWaitsForAPersonForAWeek_SetsFewTimers(t *testing.T) {
+	w := newWorld(t)
+	timers := 0
+	w.env.SetOnTimerScheduledListener(func(string, time.Duration) { timers++ })
+	w.env.RegisterDelayedCallback(func() { w.send(workflows.ApproveUpdate) }, 7*24*time.Hour)
+	input := usualInput
+	input.RequireApproval = true
+	w.move(input)
+
+	require.Less(t, timers, 100)
+	w.arrived()
+}
+
+func TestMigrate_WhoseInspectionTakesLong_IsInspectedTwiceAtMost(t *testing.T) {
+	w := newWorld(t)
+	inspections := 0
+	w.delays["InspectOrigin"] = 30 * time.Second
+	w.acted = func(name string) {
+		if name == "InspectDestination" {
+			inspections++
+			w.delays["InspectOrigin"] = 30 * time.Second
+		}
+	}
+	w.move(usualInput)
+
+	require.LessOrEqual(t, inspections, 2)
+	w.arrived()
+}
+
 func TestMigrate_NoOwner_DoesNotAskForIt(t *testing.T) {
 	w := newWorld(t)
 	w.owner = nil

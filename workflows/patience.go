@@ -14,7 +14,7 @@ const (
 	// patience is how long a step that is retried without end may take before the status says what holds it up.
 	patience = 15 * time.Second
 	// A step that must not be skipped is tried again after a permanent error: often enough to go on soon after a
-	// person has mended the cause, seldom enough that a month of tries stays far below Temporal's limit of 51,200 events.
+	// person has mended the cause, seldom enough that two weeks of tries stay far below Temporal's limit of 51,200 events.
 	firstPause   = 5 * time.Second
 	longestPause = 10 * time.Minute
 	// What the workflow itself retries is part of the time away: quick, and ended by maxTimeAway.
@@ -84,11 +84,13 @@ func (m *migration) patiently(ctx workflow.Context, what string, attempt func(wo
 }
 
 // watchPatience looks from time to time whether one attempt takes long, and says so in the status: nothing else would
-// tell that it is being retried. It looks less and less often at the same one, for the sake of the history's length.
+// tell that it is being retried. It looks less and less often at the same one, and not at all while a person is waited for,
+// for the sake of the history's length.
 func (m *migration) watchPatience(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "patience", func(ctx workflow.Context) {
 		pause := patience
-		for timer(ctx, Duration(pause), "See whether something takes long").Get(ctx, nil) == nil {
+		waits := func() bool { return m.waitsFor != "" }
+		for workflow.Await(ctx, waits) == nil && timer(ctx, Duration(pause), "See whether something takes long").Get(ctx, nil) == nil {
 			waited := workflow.Now(ctx).Sub(m.waitsSince)
 			if m.waitsFor == "" || waited < patience {
 				pause = patience

@@ -35,7 +35,6 @@ func (m *migration) preflight(ctx workflow.Context) error {
 
 // inspect makes the plan from what both shards are and hold now.
 func (m *migration) inspect(ctx workflow.Context) error {
-	m.inspectedAt = workflow.Now(ctx)
 	inspect := activities.InspectInput{LogicalCluster: m.location.LogicalCluster, RunID: m.originToken.Run()}
 	origin, err := call(m.inspecting(ctx, m.location.Shard), shard.InspectOrigin, inspect)
 	if err != nil {
@@ -46,6 +45,7 @@ func (m *migration) inspect(ctx workflow.Context) error {
 	if err != nil {
 		return m.refusal(err, m.input.DestinationShard)
 	}
+	m.inspectedAt = workflow.Now(ctx)
 	plan, err := NewPlan(Facts{Input: m.input, Location: m.location, Origin: *origin, Destination: *destination})
 	if err != nil {
 		return err
