@@ -18,11 +18,11 @@ var errStillFenced = errors.New("the origin is still fenced")
 func (m *migration) undo(ctx workflow.Context) (committed bool) {
 	m.undoing = true
 	m.stop()
-	if m.stopWaking != nil {
-		m.stopWaking()
-	}
 	if m.seal(ctx) {
 		return true
+	}
+	if m.stopWaking != nil { // not before: the seal may have to wait, and the origin's other tenants need the wake
+		m.stopWaking()
 	}
 	for _, row := range m.wayBack() {
 		if m.reached < row.since || m.destinationIsLost && row.on == m.status.DestinationShard {
