@@ -16,16 +16,23 @@ func (f *Fleet) Resolve(ctx context.Context, input ResolveInput) (*ResolveResult
 	if keyspace.IsSystem(input.LogicalCluster) {
 		return nil, refuseSystem(input.LogicalCluster)
 	}
-	shards, err := f.Directory.Shards(ctx)
-	if err != nil {
-		return nil, permanent(fmt.Errorf("list shards: %w", err))
-	}
-	location, err := f.Directory.Locate(ctx, input.LogicalCluster)
+	var shards []ShardInfo
+	var location Location
+	// A front-proxy that does not answer may take longer than a heartbeat, and the next one is asked only then.
+	err := heartbeating(ctx, func(ctx context.Context) (err error) {
+		if shards, err = f.Directory.Shards(ctx); err != nil {
+			return fmt.Errorf("list shards: %w", err)
+		}
+		if location, err = f.Directory.Locate(ctx, input.LogicalCluster); err != nil {
+			return fmt.Errorf("locate logical cluster %s: %w", input.LogicalCluster, err)
+		}
+		return nil
+	})
 	if errors.Is(err, ErrNotFound) {
 		return nil, Refuse(LogicalClusterNotFound, "no workspace path or logical cluster %q; see `kubectl ws tree` for what there is", input.LogicalCluster)
 	}
 	if err != nil {
-		return nil, permanent(fmt.Errorf("locate logical cluster %s: %w", input.LogicalCluster, err))
+		return nil, permanent(err)
 	}
 	if keyspace.IsSystem(location.LogicalCluster) {
 		return nil, refuseSystem(location.LogicalCluster)
