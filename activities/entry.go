@@ -2,6 +2,7 @@ package activities
 
 import (
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
@@ -16,6 +17,15 @@ type Ref struct {
 
 // String gives <family> <suffix>.
 func (r Ref) String() string { return r.Family.String() + " " + r.Suffix }
+
+// Names lists entries for a person.
+func Names(refs []Ref) string {
+	names := make([]string, len(refs))
+	for i, ref := range refs {
+		names[i] = ref.String()
+	}
+	return strings.Join(names, ", ")
+}
 
 // Entry is one key of a logical cluster with its plaintext value.
 type Entry struct {

@@ -18,7 +18,7 @@ func (f *Fleet) FindShards(ctx context.Context, input FindInput) (*FindResult, e
 	if keyspace.IsSystem(input.LogicalCluster) {
 		return nil, refuseSystem(input.LogicalCluster)
 	}
-	shards, err := f.Directory.Shards(ctx)
+	shards, err := f.shards(ctx)
 	if err != nil {
 		return nil, permanent(fmt.Errorf("list shards: %w", err))
 	}
@@ -26,11 +26,7 @@ func (f *Fleet) FindShards(ctx context.Context, input FindInput) (*FindResult, e
 	for i, shard := range shards {
 		found.Shards[i] = shard.Name
 	}
-	// A front-proxy that leads to a shard that is lost may not answer before its own deadline.
-	err = heartbeating(ctx, func(ctx context.Context) (err error) {
-		found.Location, err = f.Directory.Locate(ctx, input.LogicalCluster)
-		return err
-	})
+	found.Location, err = f.locate(ctx, input.LogicalCluster)
 	if err == nil {
 		return found, nil
 	}

@@ -16,23 +16,16 @@ func (f *Fleet) Resolve(ctx context.Context, input ResolveInput) (*ResolveResult
 	if keyspace.IsSystem(input.LogicalCluster) {
 		return nil, refuseSystem(input.LogicalCluster)
 	}
-	var shards []ShardInfo
-	var location Location
-	// A front-proxy that does not answer may take longer than a heartbeat, and the next one is asked only then.
-	err := heartbeating(ctx, func(ctx context.Context) (err error) {
-		if shards, err = f.Directory.Shards(ctx); err != nil {
-			return fmt.Errorf("list shards: %w", err)
-		}
-		if location, err = f.Directory.Locate(ctx, input.LogicalCluster); err != nil {
-			return fmt.Errorf("locate logical cluster %s: %w", input.LogicalCluster, err)
-		}
-		return nil
-	})
+	shards, err := f.shards(ctx)
+	if err != nil {
+		return nil, permanent(fmt.Errorf("list shards: %w", err))
+	}
+	location, err := f.locate(ctx, input.LogicalCluster)
 	if errors.Is(err, ErrNotFound) {
 		return nil, Refuse(LogicalClusterNotFound, "no workspace path or logical cluster %q; see `kubectl ws tree` for what there is", input.LogicalCluster)
 	}
 	if err != nil {
-		return nil, permanent(err)
+		return nil, permanent(fmt.Errorf("locate logical cluster %s: %w", input.LogicalCluster, err))
 	}
 	if keyspace.IsSystem(location.LogicalCluster) {
 		return nil, refuseSystem(location.LogicalCluster)
@@ -41,6 +34,24 @@ func (f *Fleet) Resolve(ctx context.Context, input ResolveInput) (*ResolveResult
 		return nil, err
 	}
 	return &ResolveResult{Location: location}, nil
+}
+
+// shards sends heartbeats meanwhile, and so does locate: a front-proxy that does not answer may take longer than a heartbeat,
+// and the next one is asked only then.
+func (f *Fleet) shards(ctx context.Context) (shards []ShardInfo, err error) {
+	err = heartbeating(ctx, func(ctx context.Context) (err error) {
+		shards, err = f.Directory.Shards(ctx)
+		return err
+	})
+	return shards, err
+}
+
+func (f *Fleet) locate(ctx context.Context, logicalCluster string) (location Location, err error) {
+	err = heartbeating(ctx, func(ctx context.Context) (err error) {
+		location, err = f.Directory.Locate(ctx, logicalCluster)
+		return err
+	})
+	return location, err
 }
 
 func refuseSystem(name string) error {

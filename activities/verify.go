@@ -125,12 +125,8 @@ func (s *Shard) requireEnclosed(ctx context.Context, guard Guard, differing []Re
 	if present.Inactive() {
 		return nil
 	}
-	names := make([]string, len(differing))
-	for i, ref := range differing {
-		names[i] = ref.String()
-	}
 	return Refuse(FenceLost, "someone lifted the fence on shard %s before the commit; find out who, and start the move again. What differs there is lost, tell its writers: %s",
-		s.Name, strings.Join(names, ", "))
+		s.Name, Names(differing))
 }
 
 func firstOf(refs []Ref, limit int) []Ref { return refs[:min(len(refs), limit)] }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/workflow"
-
-	"github.com/kcp-migrate/kcp-migrate/activities"
 )
 
 const (
@@ -127,16 +125,4 @@ func message(err error) string {
 
 func (m *migration) warn(format string, args ...any) {
 	m.status.Warnings = append(m.status.Warnings, fmt.Sprintf(format, args...))
-}
-
-// named lists entries for a person.
-func named(refs []activities.Ref) string {
-	text := ""
-	for i, ref := range refs {
-		if i > 0 {
-			text += ", "
-		}
-		text += ref.String()
-	}
-	return text
 }

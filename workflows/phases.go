@@ -254,7 +254,7 @@ func (m *migration) verifyEntries(ctx workflow.Context) error {
 		}
 	}
 	return activities.Refuse(activities.DigestMismatch,
-		"the shards still differ after %d repairs; find out what writes these entries in spite of the fence: %s", repairRounds, named(round.Differing))
+		"the shards still differ after %d repairs; find out what writes these entries in spite of the fence: %s", repairRounds, activities.Names(round.Differing))
 }
 
 // verifyRound makes every attempt under a token of its own: one that was given up for dead could otherwise go on

@@ -71,6 +71,15 @@ func claimed(t testing.TB, store *Store) {
 	require.NoError(t, err)
 }
 
+// written claims the consumer's logical cluster, writes so many entries, and gives the revision at which they are all there.
+func written(t *testing.T, store *Store, count int) (entries []activities.Entry, verified int64) {
+	t.Helper()
+	claimed(t, store)
+	entries = someEntries(count, 64)
+	require.NoError(t, store.Write(t.Context(), guard, oneBatch(entries), ignore))
+	return entries, revision(t, store)
+}
+
 func putRaw(t testing.TB, store *Store, key, value string, options ...clientv3.OpOption) {
 	t.Helper()
 	_, err := admin(store).Put(t.Context(), key, value, options...)
@@ -661,10 +670,7 @@ func TestDeleteVerified_LeavesAndNamesWhatHasChangedSince(t *testing.T) {
 func TestDeleteVerified_AfterAnInterruptedAttempt_StillTellsDeletionsOfBeforeIt(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		ctx, store := t.Context(), server.open(t)
-		claimed(t, store)
-		entries := someEntries(2500, 64)
-		require.NoError(t, store.Write(ctx, guard, oneBatch(entries), ignore))
-		verified := revision(t, store)
+		entries, verified := written(t, store, 2500)
 		key := func(i int) string { return keyOf(entries[i].Ref) }
 		deleteRaw(t, store, key(5))
 		putRaw(t, store, key(700), "changed") // its page goes key by key
@@ -687,10 +693,7 @@ func TestDeleteVerified_AfterAnInterruptedAttempt_StillTellsDeletionsOfBeforeIt(
 func TestNoteDropping_PartsWhatClientsDeletedFromWhatComesLater(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		ctx, store := t.Context(), server.open(t)
-		claimed(t, store)
-		entries := someEntries(20, 64)
-		require.NoError(t, store.Write(ctx, guard, oneBatch(entries), ignore))
-		verified := revision(t, store)
+		entries, verified := written(t, store, 20)
 		deleteRaw(t, store, keyOf(entries[3].Ref))
 		require.NoError(t, store.NoteDropping(ctx, guard))
 		noted := revision(t, store)
@@ -720,10 +723,7 @@ func deleteFirstPage(t *testing.T, store *Store, verified int64) int64 {
 func TestDeleteVerified_WhenItsRevisionIsCompacted_StillDeletesAndNamesChanges(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		ctx, store := t.Context(), server.open(t)
-		claimed(t, store)
-		entries := someEntries(20, 64)
-		require.NoError(t, store.Write(ctx, guard, oneBatch(entries), ignore))
-		verified := revision(t, store)
+		entries, verified := written(t, store, 20)
 		putRaw(t, store, keyOf(entries[3].Ref), "changed")
 		compactAll(t, store)
 
@@ -753,10 +753,7 @@ func TestDeleteVerified_WhenALeaseRanOut_IsNobodysDeletion(t *testing.T) {
 func TestDeleteVerified_WhileSomebodyWrites_LosesNoWrite(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		ctx, store := t.Context(), server.open(t)
-		claimed(t, store)
-		entries := someEntries(3000, 64)
-		require.NoError(t, store.Write(ctx, guard, oneBatch(entries), ignore))
-		verified := revision(t, store)
+		entries, verified := written(t, store, 3000)
 
 		written := map[string]bool{}
 		var writing sync.WaitGroup

@@ -76,13 +76,20 @@ func TestCanaries_WhenEveryServerCuts_AreCut(t *testing.T) {
 	}
 }
 
-func TestCanaries_WhenOneStands_NameItsServer(t *testing.T) {
+// openCanariesOfWhichOneStands gives the server through which it does; the other's is being cut.
+func openCanariesOfWhichOneStands(t *testing.T) (activities.Canaries, *fakeServer) {
+	t.Helper()
 	cut := make(chan struct{})
 	first, second := startServer(t), startServer(t)
 	first.on(clusterNamespaces, watched(cut, cleanly))
 	second.on(clusterNamespaces, watched(nil, cleanly))
 	canaries := openCanaries(t, first, second)
 	close(cut)
+	return canaries, second
+}
+
+func TestCanaries_WhenOneStands_NameItsServer(t *testing.T) {
+	canaries, second := openCanariesOfWhichOneStands(t)
 	require.Eventually(t, func() bool {
 		waiting, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
@@ -207,12 +214,7 @@ func TestReadToEnd_TellsACutFromABrokenConnection(t *testing.T) {
 
 // What breaks a connection need not be the server: its other clients may go on watching.
 func TestCanaries_WhenAConnectionBreaks_ProveNothing(t *testing.T) {
-	cut := make(chan struct{})
-	first, second := startServer(t), startServer(t)
-	first.on(clusterNamespaces, watched(cut, cleanly))
-	second.on(clusterNamespaces, watched(nil, cleanly))
-	canaries := openCanaries(t, first, second)
-	close(cut)
+	canaries, second := openCanariesOfWhichOneStands(t)
 	second.CloseClientConnections()
 	_, err := canaries.AwaitCut(t.Context())
 	require.ErrorContains(t, err, "canary watch through "+second.URL+" was lost")

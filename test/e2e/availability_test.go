@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -44,15 +43,15 @@ func TestMove_BetweenShardsOfTwoAPIServersAndTwoWorkers_CutsTheWatchesThroughEac
 	var straight []*installation.StraightWatch
 	for _, leg := range [][2]string{{"root", "shard-1"}, {"shard-1", "root"}, {"root", "shard-1"}} {
 		origin, destination := stack.shard(t, leg[0]), stack.shard(t, leg[1])
-		watches := stack.watchStraight(t, origin, origin.APIServers...)
+		watches := watchStraight(t, origin, origin.APIServers...)
 		straight = append(straight, watches...)
 
 		stack.move(t, destination.Name)
 
 		requireEnded(t, watches)
-		requireAnswers(t, destination, http.StatusOK, consumerCluster, "*")
-		requireAnswers(t, origin, http.StatusOK, "*")
-		requireReleased(t, origin)
+		require.NoError(t, destination.Expect(t.Context(), http.StatusOK, consumerCluster, "*"))
+		require.NoError(t, origin.Expect(t.Context(), http.StatusOK, "*"))
+		require.NoError(t, origin.ExpectReleased(t.Context(), consumerCluster))
 		for i, watcher := range watchers {
 			_, err := watcher.Probe(t.Context(), fmt.Sprintf("seen-by-%d-of-%d", i, len(straight)))
 			require.NoError(t, err)
@@ -76,7 +75,7 @@ func TestMove_FromAShardThatElectsALeader_IsRefusedAndNoWatchSeesADeletion(t *te
 	stack.move(t, "shard-1")
 	origin, destination := stack.export(t, "shard-1"), stack.export(t, "root")
 	shard := stack.shard(t, "shard-1")
-	straight := stack.watchStraight(t, shard, follower.URL)
+	straight := watchStraight(t, shard, follower.URL)
 
 	outcome, err := stack.Run(t.Context(), t.Output(), "start", consumer, "root", "--wait")
 	require.NoError(t, err)
@@ -88,7 +87,7 @@ func TestMove_FromAShardThatElectsALeader_IsRefusedAndNoWatchSeesADeletion(t *te
 	code, err := shard.Answer(t.Context(), follower.URL, consumerCluster)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, code)
-	requireAnswers(t, shard, http.StatusOK, consumerCluster, "*")
+	require.NoError(t, shard.Expect(t.Context(), http.StatusOK, consumerCluster, "*"))
 	require.Empty(t, installation.Difference(unchanging(origin.Tenant(consumerCluster)), unchanging(stack.export(t, "shard-1").Tenant(consumerCluster))))
 	requireNeighboursUntouched(t, consumerCluster, destination, stack.export(t, "root"))
 	require.Empty(t, stack.export(t, "root").Tenant(consumerCluster))
@@ -113,7 +112,7 @@ func TestMove_OneOfTwoAPIServersOfEachShardKilledWhileCopying_EndsOnceTheyAreBac
 	stack := start(t, largeTenant)
 	seconds := []*installation.APIServer{stack.addAPIServer(t, "root"), stack.addAPIServer(t, "shard-1")}
 	origin := stack.export(t, "root")
-	straight := stack.watchStraight(t, stack.shard(t, "root"), stack.shard(t, "root").APIServers...)
+	straight := watchStraight(t, stack.shard(t, "root"), stack.shard(t, "root").APIServers...)
 	run := stack.begin(t, workflows.Input{LogicalCluster: consumer, DestinationShard: "shard-1"})
 	stack.awaitStatus(t, run, isMigrating)
 	for _, second := range seconds {
@@ -160,13 +159,8 @@ func (s *stack) shard(t *testing.T, name string) installation.Shard {
 func (s *stack) addWorker(t *testing.T, shard string) (both []*installation.Process) {
 	t.Helper()
 	require.NoError(t, s.workers[shard].Stop())
-	var addresses []string
-	for range 2 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		addresses = append(addresses, listener.Addr().String())
-		require.NoError(t, listener.Close())
-	}
+	addresses, err := installation.FreeAddresses(2)
+	require.NoError(t, err)
 	for _, address := range addresses {
 		s.startWorker(t, shard, "--transfer-listen="+address, "--transfer-advertise="+strings.Join(addresses, ","))
 		both = append(both, s.workers[shard])
@@ -203,19 +197,15 @@ func (s *stack) addAPIServer(t *testing.T, shardName string, flags ...string) *i
 	return added
 }
 
-func (s *stack) watchStraight(t *testing.T, shard installation.Shard, servers ...string) []*installation.StraightWatch {
+func watchStraight(t *testing.T, shard installation.Shard, servers ...string) installation.StraightWatches {
 	t.Helper()
-	var watches []*installation.StraightWatch
-	for _, server := range servers {
-		watching, err := shard.WatchStraight(t.Context(), server, consumerCluster)
-		require.NoError(t, err)
-		t.Cleanup(watching.Stop)
-		watches = append(watches, watching)
-	}
+	watches, err := shard.WatchStraightThrough(t.Context(), consumerCluster, servers...)
+	t.Cleanup(watches.Stop)
+	require.NoError(t, err)
 	return watches
 }
 
-func requireEnded(t *testing.T, watches []*installation.StraightWatch) {
+func requireEnded(t *testing.T, watches installation.StraightWatches) {
 	t.Helper()
 	for _, watching := range watches {
 		require.Eventually(t, watching.Ended, moveDeadline, pollEvery)
@@ -223,33 +213,12 @@ func requireEnded(t *testing.T, watches []*installation.StraightWatch) {
 }
 
 // requireToldOfNoDeletion leaves out what the tenant itself has deleted.
-func requireToldOfNoDeletion(t *testing.T, watches []*installation.StraightWatch, asked map[string]bool) {
+func requireToldOfNoDeletion(t *testing.T, watches installation.StraightWatches, asked map[string]bool) {
 	t.Helper()
 	for _, watching := range watches {
 		for _, name := range watching.Deleted() {
 			require.True(t, asked[name], name)
 		}
-	}
-}
-
-func requireAnswers(t *testing.T, shard installation.Shard, want int, logicalClusters ...string) {
-	t.Helper()
-	for _, server := range shard.APIServers {
-		for _, logicalCluster := range logicalClusters {
-			code, err := shard.Answer(t.Context(), server, logicalCluster)
-			require.NoError(t, err)
-			require.Equal(t, want, code, "%s of %s", logicalCluster, server)
-		}
-	}
-}
-
-// requireReleased expects that no API server of the shard that the tenant left still has its requests cancelled.
-func requireReleased(t *testing.T, origin installation.Shard) {
-	t.Helper()
-	for _, server := range origin.APIServers {
-		code, err := origin.Answer(t.Context(), server, consumerCluster)
-		require.NoError(t, err)
-		require.NotEqual(t, http.StatusGatewayTimeout, code, server)
 	}
 }
 

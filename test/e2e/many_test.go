@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"testing"
@@ -8,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kcp-migrate/kcp-migrate/test/installation"
 	"github.com/kcp-migrate/kcp-migrate/workflows"
@@ -28,7 +27,7 @@ func TestMove_OfManyTenantsOutOfOneShardAtOnce_MovesEachAndLeavesTheShardAwake(t
 	tenants := make([]string, crowd)
 	for i := range tenants {
 		tenants[i] = fmt.Sprintf("root:crowd-%d", i)
-		stack.makeTenant(t, tenants[i])
+		stack.createTenant(t, tenants[i])
 	}
 	before, _ := stack.settled(t)
 
@@ -54,30 +53,19 @@ func TestMove_OfManyTenantsOutOfOneShardAtOnce_MovesEachAndLeavesTheShardAwake(t
 	stack.requireAwake(t)
 }
 
-// makeTenant makes a workspace on the root shard, with something in it.
-func (s *stack) makeTenant(t *testing.T, path string) {
+// createTenant makes a workspace on the root shard, with something in it.
+func (s *stack) createTenant(t *testing.T, path string) {
 	t.Helper()
-	s.createWorkspace(t, path)
-	tenant, err := s.Tenant(path)
-	require.NoError(t, err)
-	for i := range belongings {
-		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cm-%d", i)}}
-		require.Eventually(t, func() bool {
-			_, err := tenant.CoreV1().ConfigMaps("default").Create(t.Context(), configMap, metav1.CreateOptions{})
-			return err == nil
-		}, moveDeadline, pollEvery)
-	}
+	ctx, cancel := context.WithTimeout(t.Context(), moveDeadline)
+	defer cancel()
+	require.NoError(t, s.CreateWorkspace(ctx, path, belongings))
 }
 
 // requireAwake expects no API server to be blind, and controllers to work on.
 func (s *stack) requireAwake(t *testing.T) {
 	t.Helper()
 	for _, shard := range s.Shards {
-		for _, server := range shard.APIServers {
-			code, err := shard.Answer(t.Context(), server, "*")
-			require.NoError(t, err)
-			require.Equal(t, http.StatusOK, code, "wildcard list through %s", server)
-		}
+		require.NoError(t, shard.Expect(t.Context(), http.StatusOK, "*"))
 	}
-	s.makeTenant(t, "root:latecomer")
+	s.createTenant(t, "root:latecomer")
 }

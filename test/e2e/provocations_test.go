@@ -12,9 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
@@ -32,8 +29,6 @@ const (
 	logicalClusterKey = "/registry/core.kcp.io/logicalclusters/customresources/" + consumerCluster + "/cluster"
 	definitionsPrefix = "/registry/apiextensions.k8s.io/customresourcedefinitions/"
 )
-
-var workspaceResource = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
 
 // makeUnready leaves the tenant served: of all phases but Ready in which tenants are let in, this one has nobody act on an
 // object that is not being deleted.
@@ -63,26 +58,13 @@ func holdAtTheGate(t *testing.T, stack *stack) {
 	})
 }
 
-// createWorkspace creates one in root, and gives root's workspaces.
-func (s *stack) createWorkspace(t *testing.T, path string) dynamic.ResourceInterface {
-	t.Helper()
-	config, err := s.TenantConfig("root")
-	require.NoError(t, err)
-	inRoot, err := dynamic.NewForConfig(config)
-	require.NoError(t, err)
-	workspaces := inRoot.Resource(workspaceResource)
-	workspace := &unstructured.Unstructured{Object: map[string]any{}}
-	workspace.SetGroupVersionKind(workspaceResource.GroupVersion().WithKind("Workspace"))
-	workspace.SetName(strings.TrimPrefix(path, "root:"))
-	_, err = workspaces.Create(t.Context(), workspace, metav1.CreateOptions{})
-	require.NoError(t, err)
-	return workspaces
-}
-
 // deleteWorkspace makes a workspace and deletes it; a finalizer inside holds it up.
 func deleteWorkspace(t *testing.T, stack *stack) {
 	ctx := context.WithoutCancel(t.Context())
-	workspaces, name := stack.createWorkspace(t, leaving), strings.TrimPrefix(leaving, "root:")
+	require.NoError(t, stack.CreateWorkspace(ctx, leaving, 0))
+	workspaces, err := stack.Workspaces()
+	require.NoError(t, err)
+	name := strings.TrimPrefix(leaving, "root:")
 	inside, err := stack.Tenant(leaving)
 	require.NoError(t, err)
 	configMaps := inside.CoreV1().ConfigMaps("default")

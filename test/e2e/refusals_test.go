@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -277,10 +276,9 @@ func (s *stack) requireWorkersRefused(t *testing.T) {
 // closedAddress is one that nobody listens at.
 func closedAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	addresses, err := installation.FreeAddresses(1)
 	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
+	return addresses[0]
 }
 
 // foreignAddress speaks TLS with a certificate that no configured authority has signed.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -337,16 +338,19 @@ func await(ctx context.Context, what string, ask func() error) error {
 	}
 }
 
-// freePorts gives ports that nobody listens on, for programs that must find theirs again after a restart.
+// freePorts gives ports that nobody listens on.
 func freePorts(count int) ([]int, error) {
+	addresses, err := installation.FreeAddresses(count)
+	if err != nil {
+		return nil, err
+	}
 	ports := make([]int, count)
-	for i := range ports {
-		listener, err := net.Listen("tcp", local(0))
+	for i, address := range addresses {
+		found, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
+			return nil, err
 		}
-		defer listener.Close()
-		ports[i] = listener.Addr().(*net.TCPAddr).Port
+		ports[i] = int(found.Port())
 	}
 	return ports, nil
 }

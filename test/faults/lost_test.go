@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/test/faults/point"
@@ -31,15 +30,15 @@ func TestRecover_DestinationLostAroundTheCommit_OpensTheOriginOnAPersonsWord(t *
 			leg := bench.legOf(t, cluster)
 			bench.loseDestination(t, leg, test.moment)
 
-			require.Equal(t, activities.Unreachable, bench.recoverAs(t, workflows.RecoverInput{Action: workflows.TakeBack}))
-			require.Empty(t, bench.recoverAs(t, workflows.RecoverInput{Action: workflows.TakeBack, DestinationIsLost: true}))
+			require.Equal(t, activities.Unreachable, bench.recoverNeighbour(t, workflows.RecoverInput{Action: workflows.TakeBack}))
+			require.Empty(t, bench.recoverNeighbour(t, workflows.RecoverInput{Action: workflows.TakeBack, DestinationIsLost: true}))
 			require.NotContains(t, bench.values(t, leg.origin)[logicalClusterKey(cluster)], inactive)
 
 			for _, lost := range bench.destination(leg) {
 				lost.release()
 			}
 			require.NoError(t, bench.awaitReady(t.Context()))
-			require.Equal(t, test.afterwards, bench.recoverAs(t, workflows.RecoverInput{
+			require.Equal(t, test.afterwards, bench.recoverNeighbour(t, workflows.RecoverInput{
 				Action: workflows.TakeBack, OriginShard: leg.origin, DestinationShard: leg.destination,
 			}))
 			if test.afterwards == "" {
@@ -81,21 +80,13 @@ func (b *bench) loseDestination(t *testing.T, leg leg, moment point.Moment) {
 	require.NoError(t, b.temporal.TerminateWorkflow(t.Context(), run.GetID(), run.GetRunID(), "the destination is lost"))
 }
 
-// recoverAs gives the type of the recovery's failure, empty where it has done what it was asked for.
-func (b *bench) recoverAs(t *testing.T, input workflows.RecoverInput) (failure string) {
+// recoverNeighbour gives the type of the recovery's failure, empty where it has done what it was asked for.
+func (b *bench) recoverNeighbour(t *testing.T, input workflows.RecoverInput) (failure string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), endDeadline)
 	defer cancel()
 	input.LogicalCluster = tenants[Neighbour]
-	run, err := b.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "recover-" + t.Name(), TaskQueue: workflows.TaskQueue},
-		workflows.RecoverLogicalClusterName, input)
+	_, failure, err := b.recoverAs(ctx, "recover-"+t.Name(), input)
 	require.NoError(t, err)
-	err = run.Get(ctx, nil)
-	if err == nil {
-		return ""
-	}
-	var refusal *temporal.ApplicationError
-	require.ErrorAs(t, err, &refusal)
-	t.Log(refusal.Message())
-	return refusal.Type()
+	return failure
 }

@@ -9,10 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kcp-migrate/kcp-migrate/test/faults/point"
@@ -74,31 +72,21 @@ func (b *bench) clusterOf(t *testing.T, tenant Tenant) string {
 	return cluster
 }
 
-// workspaces are those in root.
 func (b *bench) workspaces(t *testing.T) dynamic.ResourceInterface {
 	t.Helper()
-	config, err := b.TenantConfig("root")
+	workspaces, err := b.Workspaces()
 	require.NoError(t, err)
-	root, err := dynamic.NewForConfig(config)
-	require.NoError(t, err)
-	return root.Resource(schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"})
+	return workspaces
 }
 
 // makeTenant makes a workspace in root, with something in it.
 func (b *bench) makeTenant(t *testing.T, name string) Tenant {
 	t.Helper()
-	workspace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace"}}
-	workspace.SetName(name)
-	_, err := b.workspaces(t).Create(t.Context(), workspace, metav1.CreateOptions{})
-	require.NoError(t, err)
-	tenant, err := b.Tenant("root:" + name)
-	require.NoError(t, err)
-	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm-1"}}
-	require.Eventually(t, func() bool {
-		_, err := tenant.CoreV1().ConfigMaps("default").Create(t.Context(), configMap, metav1.CreateOptions{})
-		return err == nil
-	}, meddleDeadline, pollEvery)
-	return Tenant("root:" + name)
+	ctx, cancel := context.WithTimeout(t.Context(), meddleDeadline)
+	defer cancel()
+	tenant := Tenant("root:" + name)
+	require.NoError(t, b.CreateWorkspace(ctx, string(tenant), 1))
+	return tenant
 }
 
 // values is every key of kcp's in a shard's etcd.

@@ -55,7 +55,8 @@ func (c *conductor) recover(ctx context.Context, outcome *outcome) (last client.
 	defer cancel()
 	action := workflows.TakeBack
 	for number := 1; ; number++ {
-		run, failure, err := c.recoverOnce(ctx, number, action)
+		run, failure, err := c.bench.recoverAs(ctx, fmt.Sprintf("%s-recovery-%d", c.id, number),
+			workflows.RecoverInput{LogicalCluster: tenants[c.schedule.tenant], Action: action})
 		if err != nil {
 			return last, err
 		}
@@ -75,10 +76,9 @@ func (c *conductor) recover(ctx context.Context, outcome *outcome) (last client.
 	}
 }
 
-// recoverOnce gives the type of the recovery's failure, empty where it has done what it was asked for.
-func (c *conductor) recoverOnce(ctx context.Context, number int, action workflows.Recovery) (run client.WorkflowRun, failure string, err error) {
-	run, err = c.bench.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: fmt.Sprintf("%s-recovery-%d", c.id, number), TaskQueue: workflows.TaskQueue},
-		workflows.RecoverLogicalClusterName, workflows.RecoverInput{LogicalCluster: tenants[c.schedule.tenant], Action: action})
+// recoverAs gives the type of a recovery's failure, empty where it has done what it was asked for.
+func (b *bench) recoverAs(ctx context.Context, id string, input workflows.RecoverInput) (run client.WorkflowRun, failure string, err error) {
+	run, err = b.temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: workflows.TaskQueue}, workflows.RecoverLogicalClusterName, input)
 	if err != nil {
 		return nil, "", fmt.Errorf("start recovery: %w", err)
 	}

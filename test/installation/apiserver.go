@@ -25,20 +25,16 @@ func (i *Installation) StartAPIServer(ctx context.Context, shardName string, fla
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("find a free port: %w", err)
-	}
-	address := listener.Addr().String()
-	_, port, err := net.SplitHostPort(address)
+	addresses, err := FreeAddresses(1)
 	if err != nil {
 		return nil, err
 	}
-	if err := listener.Close(); err != nil {
-		return nil, fmt.Errorf("release port %s: %w", port, err)
+	_, port, err := net.SplitHostPort(addresses[0])
+	if err != nil {
+		return nil, err
 	}
 	server := &APIServer{
-		URL: "https://" + address, installation: i, shard: shard,
+		URL: "https://" + addresses[0], installation: i, shard: shard,
 		flags: append([]string{"api-server", "--dir", i.Dir, "--shard", shardName, "--port", port}, flags...),
 	}
 	return server, server.StartAgain(ctx)

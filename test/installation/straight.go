@@ -57,6 +57,31 @@ func (s Shard) Answer(ctx context.Context, server, logicalCluster string) (int, 
 	return code, err
 }
 
+// Expect has every API server of the shard answer a question about each of the logical clusters with a status code.
+func (s Shard) Expect(ctx context.Context, want int, logicalClusters ...string) error {
+	return s.askEach(ctx, logicalClusters, func(code int) bool { return code == want })
+}
+
+// ExpectReleased has no API server of a shard that a tenant has left still cancel its requests.
+func (s Shard) ExpectReleased(ctx context.Context, logicalCluster string) error {
+	return s.askEach(ctx, []string{logicalCluster}, func(code int) bool { return code != http.StatusGatewayTimeout })
+}
+
+func (s Shard) askEach(ctx context.Context, logicalClusters []string, wanted func(code int) bool) error {
+	for _, server := range s.APIServers {
+		for _, logicalCluster := range logicalClusters {
+			code, err := s.Answer(ctx, server, logicalCluster)
+			if err != nil {
+				return err
+			}
+			if !wanted(code) {
+				return fmt.Errorf("%s answered %d for logical cluster %s", server, code, logicalCluster)
+			}
+		}
+	}
+	return nil
+}
+
 // StraightWatch is a client's bare watch on a tenant's ConfigMaps, straight through one API server of a shard. It never
 // begins anew.
 type StraightWatch struct {
@@ -94,6 +119,29 @@ func (s Shard) WatchStraight(ctx context.Context, server, logicalCluster string)
 	watching := &StraightWatch{cancel: cancel, ended: make(chan struct{})}
 	go watching.follow(response.Body)
 	return watching, nil
+}
+
+// StraightWatches are some, each through an API server of its own.
+type StraightWatches []*StraightWatch
+
+// WatchStraightThrough returns once all stand. Stop them even after an error.
+func (s Shard) WatchStraightThrough(ctx context.Context, logicalCluster string, servers ...string) (StraightWatches, error) {
+	var watches StraightWatches
+	for _, server := range servers {
+		watching, err := s.WatchStraight(ctx, server, logicalCluster)
+		if err != nil {
+			return watches, err
+		}
+		watches = append(watches, watching)
+	}
+	return watches, nil
+}
+
+// Stop ends them all.
+func (w StraightWatches) Stop() {
+	for _, watching := range w {
+		watching.Stop()
+	}
 }
 
 // Ended reports whether the server has ended the watch.

@@ -44,14 +44,9 @@ func TestMove_BetweenShardsOfSeveralAPIServers_CutsTheWatchesThroughEachAndRelea
 		stack.move(t, tenant.path, leg.destination)
 
 		requireCut(t, straight)
-		requireAnswers(t, destination, logicalCluster, http.StatusOK)
-		requireAnswers(t, destination, "*", http.StatusOK)
-		requireAnswers(t, origin, "*", http.StatusOK)
-		for _, server := range origin.APIServers {
-			code, err := origin.Answer(t.Context(), server, logicalCluster)
-			require.NoError(t, err)
-			require.NotEqual(t, http.StatusGatewayTimeout, code, "%s has not released the context", server)
-		}
+		require.NoError(t, destination.Expect(t.Context(), http.StatusOK, logicalCluster, "*"))
+		require.NoError(t, origin.Expect(t.Context(), http.StatusOK, "*"))
+		require.NoError(t, origin.ExpectReleased(t.Context(), logicalCluster))
 		for i, watcher := range watchers {
 			_, err := watcher.Probe(t.Context(), fmt.Sprintf("seen-by-%d-in-round-%d", i, round))
 			require.NoError(t, err)
@@ -90,8 +85,7 @@ func TestMove_FromAShardThatElectsALeader_IsRefusedAndNoWatchSeesADeletion(t *te
 		}
 	}
 	require.Equal(t, 1, standing, "the leader cuts, the other one does not")
-	requireAnswers(t, shard, logicalCluster, http.StatusOK)
-	requireAnswers(t, shard, "*", http.StatusOK)
+	require.NoError(t, shard.Expect(t.Context(), http.StatusOK, logicalCluster, "*"))
 	requireSameInventory(t, before, tenant.inventory(t))
 	requireNothingLeft(t, logicalCluster, otherShard, stack.exports(t))
 	tenant.create(t, configMaps, newConfigMap("written-after-the-undo", nil))
@@ -121,7 +115,7 @@ func TestMove_WhileOneOfTwoAPIServersOfTheOriginIsFrozen_EndsOnceItGoesOn(t *tes
 
 	stack.command(t, exitDone, "watch", id)
 	requireSameInventory(t, before, tenant.inventory(t))
-	requireAnswers(t, stack.shard(t, rootShard), "*", http.StatusOK)
+	require.NoError(t, stack.shard(t, rootShard).Expect(t.Context(), http.StatusOK, "*"))
 	stack.delete(t, "patient")
 }
 
@@ -147,20 +141,16 @@ func (s *stack) processAt(t *testing.T, address string) *os.Process {
 	return nil
 }
 
-func watchStraight(t *testing.T, shard installation.Shard, logicalCluster string) []*installation.StraightWatch {
+func watchStraight(t *testing.T, shard installation.Shard, logicalCluster string) installation.StraightWatches {
 	t.Helper()
-	var watches []*installation.StraightWatch
-	for _, server := range shard.APIServers {
-		watching, err := shard.WatchStraight(t.Context(), server, logicalCluster)
-		require.NoError(t, err)
-		t.Cleanup(watching.Stop)
-		watches = append(watches, watching)
-	}
+	watches, err := shard.WatchStraightThrough(t.Context(), logicalCluster, shard.APIServers...)
+	t.Cleanup(watches.Stop)
+	require.NoError(t, err)
 	return watches
 }
 
 // requireCut expects every watch to have ended before it was told of a deletion.
-func requireCut(t *testing.T, watches []*installation.StraightWatch) {
+func requireCut(t *testing.T, watches installation.StraightWatches) {
 	t.Helper()
 	for _, watching := range watches {
 		await(t, "cut of a watch at the origin", func(context.Context) error {
@@ -170,14 +160,5 @@ func requireCut(t *testing.T, watches []*installation.StraightWatch) {
 			return nil
 		})
 		require.Empty(t, watching.Deleted())
-	}
-}
-
-func requireAnswers(t *testing.T, shard installation.Shard, logicalCluster string, want int) {
-	t.Helper()
-	for _, server := range shard.APIServers {
-		code, err := shard.Answer(t.Context(), server, logicalCluster)
-		require.NoError(t, err)
-		require.Equal(t, want, code, "%s of %s", logicalCluster, server)
 	}
 }
