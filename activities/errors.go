@@ -27,6 +27,7 @@ const (
 	TokenLoss              = "TokenLoss"
 	KcpTooOld              = "KcpTooOld"
 	EncryptedAtRest        = "EncryptedAtRest"
+	WrongEtcd              = "WrongEtcd"
 	Unreachable            = "Unreachable"
 	Forbidden              = "Forbidden"
 	NoSpace                = "NoSpace"

@@ -17,6 +17,9 @@ const leftoversListed = 20
 func (s *Shard) InspectOrigin(ctx context.Context, input InspectInput) (*OriginReport, error) {
 	report := &OriginReport{TransferAddress: s.TransferAddress, ReachesCache: s.Cache != nil}
 	err := heartbeating(ctx, func(ctx context.Context) error {
+		if err := s.requireOwnEtcd(ctx); err != nil {
+			return err
+		}
 		if err := s.acceptDeparture(ctx, input); err != nil {
 			return err
 		}
@@ -26,6 +29,29 @@ func (s *Shard) InspectOrigin(ctx context.Context, input InspectInput) (*OriginR
 		return nil, permanentForward(err)
 	}
 	return report, nil
+}
+
+// requireOwnEtcd refuses a worker that was given another shard's etcd, or another shard's API servers: the tenant would be
+// written where nobody serves it.
+func (s *Shard) requireOwnEtcd(ctx context.Context) error {
+	stored, _, err := s.readLogicalCluster(ctx, keyspace.SystemShard)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return Refuse(WrongEtcd, "the etcd of shard %s's worker has no LogicalCluster %s under its prefix; check --etcd-endpoints and --etcd-prefix", s.Name, keyspace.SystemShard)
+	case err != nil:
+		return err
+	case stored.Shard() != s.Name:
+		return Refuse(WrongEtcd, "the etcd of shard %s's worker is shard %s's; check --shard, --etcd-endpoints and --etcd-prefix", s.Name, stored.Shard())
+	}
+	served, err := s.API.SystemShardUID(ctx)
+	if err != nil {
+		return fmt.Errorf("read LogicalCluster %s through the API of shard %s: %w", keyspace.SystemShard, s.Name, err)
+	}
+	if served != stored.UID() {
+		return Refuse(WrongEtcd, "the API servers and the etcd of shard %s's worker are not of one shard: the UID of %s is %s there and %s here; check --kubeconfig, --etcd-endpoints and --etcd-prefix",
+			s.Name, keyspace.SystemShard, served, stored.UID())
+	}
+	return nil
 }
 
 // acceptDeparture refuses a logical cluster that somebody else has hold of.
@@ -152,6 +178,9 @@ func (s *Shard) requireServers(ctx context.Context, probe func(context.Context) 
 func (s *Shard) InspectDestination(ctx context.Context, input InspectInput) (*DestinationReport, error) {
 	report := &DestinationReport{}
 	err := heartbeating(ctx, func(ctx context.Context) error {
+		if err := s.requireOwnEtcd(ctx); err != nil {
+			return err
+		}
 		return s.surveyDestination(ctx, input, report)
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 )
 
 const schemaUID = "0bf4bf34-ede7-42be-bd0c-bace09604337"
@@ -57,6 +58,32 @@ func TestInspectOrigin_WithoutTheObject_NamesTheShardToCheck(t *testing.T) {
 	_, err := newShard(t, "root").inspect(t)
 	requireRefused(t, activities.LogicalClusterNotFound, err)
 	require.ErrorContains(t, err, "storage prefix")
+}
+
+func TestInspect_BesideAnotherShardsEtcd_IsRefused(t *testing.T) {
+	systemShard := layout.LogicalClusterKey(keyspace.SystemShard)
+	for name, test := range map[string]struct {
+		mistake func(*shard)
+		advice  string
+	}{
+		"the etcd of another shard": {func(s *shard) { s.put(t, systemShard, logicalCluster("shard-2")) }, "is shard shard-2's; check --shard"},
+		"the API of another shard":  {func(s *shard) { s.api.uid = "uid-of-shard-2" }, "is uid-of-shard-2 there and uid-of-shard-1 here; check --kubeconfig"},
+		"another prefix, or another etcd": {func(s *shard) {
+			_, err := s.client.Delete(t.Context(), systemShard)
+			require.NoError(t, err)
+		}, "check --etcd-endpoints and --etcd-prefix"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			beside := newShard(t, "shard-1")
+			beside.api.idle.Store(true)
+			test.mistake(beside)
+			for _, inspect := range []any{beside.InspectOrigin, beside.InspectDestination} {
+				_, err := perform[any](t, beside, inspect, activities.InspectInput{LogicalCluster: tenant, RunID: run})
+				requireRefused(t, activities.WrongEtcd, err)
+				require.ErrorContains(t, err, test.advice)
+			}
+		})
+	}
 }
 
 func TestInspect_OnEitherShardClaimedByAnotherMove_NamesIt(t *testing.T) {

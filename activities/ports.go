@@ -252,6 +252,8 @@ type Canaries interface {
 // ShardAPI is one shard's kcp API, through every one of its API servers.
 type ShardAPI interface {
 	Version(ctx context.Context) (Version, error)
+	// SystemShardUID is the UID of the LogicalCluster system:shard, of which every shard has its own.
+	SystemShardUID(ctx context.Context) (string, error)
 	// SigningKeys is a fingerprint of the keys that service-account tokens are checked with, and their issuer.
 	SigningKeys(ctx context.Context) (string, error)
 	Contents(ctx context.Context, logicalCluster string) (Contents, error)

@@ -112,7 +112,7 @@ func startEtcd(t *testing.T, options ...func(*embed.Config)) *clientv3.Client {
 
 func logicalCluster(shard string) string {
 	return `{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"annotations":{"core.kcp.io/shard":"` + shard +
-		`","kcp.io/path":"root:consumer"},"labels":{"tenancy.kcp.io/phase":"Ready"},"name":"cluster"},"status":{"phase":"Ready"}}`
+		`","kcp.io/path":"root:consumer"},"labels":{"tenancy.kcp.io/phase":"Ready"},"name":"cluster","uid":"uid-of-` + shard + `"},"status":{"phase":"Ready"}}`
 }
 
 func (s *shard) put(t *testing.T, key, value string) {
@@ -180,6 +180,8 @@ type scriptedAPI struct {
 	contents       activities.Contents
 	version        activities.Version
 	keys           string
+	// uid is what the API servers call system:shard's UID; etcd's unless given.
+	uid string
 
 	mutex    sync.Mutex
 	canaries []*scriptedCanaries
@@ -319,6 +321,21 @@ func (a *scriptedAPI) ProbeResources(context.Context, string, []activities.Bound
 }
 
 func (a *scriptedAPI) Version(context.Context) (activities.Version, error) { return a.version, nil }
+
+func (a *scriptedAPI) SystemShardUID(ctx context.Context) (string, error) {
+	if a.uid != "" {
+		return a.uid, nil
+	}
+	present, err := a.store.LogicalCluster(ctx, keyspace.SystemShard)
+	if err != nil {
+		return "", err
+	}
+	parsed, err := objects.ParseLogicalCluster(present.Value)
+	if err != nil {
+		return "", err
+	}
+	return parsed.UID(), nil
+}
 
 func (a *scriptedAPI) SigningKeys(context.Context) (string, error) { return a.keys, nil }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 )
 
 // acceptKeySet is asked for by name: kcp answers 406 to a plain application/json.
@@ -75,6 +76,16 @@ func phases(version apiextensionsv1.CustomResourceDefinitionVersion) []string {
 		}
 	}
 	return names
+}
+
+// SystemShardUID asks one API server for what every shard has of its own.
+func (s *Shard) SystemShardUID(ctx context.Context) (string, error) {
+	var systemShard corev1alpha1.LogicalCluster
+	where := query{path: objectPath(keyspace.SystemShard, logicalClusters, corev1alpha1.LogicalClusterName)}
+	if err := s.servers.get(ctx, where, &systemShard); err != nil {
+		return "", err
+	}
+	return string(systemShard.UID), nil
 }
 
 // SigningKeys hashes the issuer and the sorted public keys that the shard publishes for its ServiceAccount tokens.

@@ -47,6 +47,14 @@ func TestVersion_TellsKcpsReleaseAndWhetherItFences(t *testing.T) {
 	}
 }
 
+func TestSystemShardUID_IsTheShardsOwn(t *testing.T) {
+	server := startServer(t)
+	server.on("/clusters/system:shard/apis/core.kcp.io/v1alpha1/logicalclusters/cluster", reply(`{"metadata":{"uid":"4711"}}`))
+	uid, err := newShard(t, server).SystemShardUID(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "4711", uid)
+}
+
 func TestVersion_WithoutRights_IsForbidden(t *testing.T) {
 	server := startServer(t)
 	server.on("/version", forbidden)

@@ -68,6 +68,9 @@ func (l *LogicalCluster) Stamp() string { return l.annotations().text(MoveAnnota
 // Shard is the shard that the object names.
 func (l *LogicalCluster) Shard() string { return l.annotations().text(shardAnnotation) }
 
+// UID is the object's own.
+func (l *LogicalCluster) UID() string { return l.content.look("metadata").text("uid") }
+
 // Path is the workspace path, e.g. root:org:ws.
 func (l *LogicalCluster) Path() string { return l.annotations().text(pathAnnotation) }
 

@@ -150,7 +150,7 @@ func exitCodeOf(errorType string, result workflows.Result) int {
 		activities.BoundResourceMissing, activities.TokenLoss, activities.KcpTooOld, activities.ShardWorkerMissing,
 		activities.NotReady, activities.BeingDeleted, activities.EncryptedAtRest, activities.Unreachable, activities.Forbidden,
 		activities.NoSpace, activities.AwayTooLong, activities.NothingToRecover, activities.ClaimChanged, activities.WorkflowUnknown,
-		activities.AlreadyCommitted, activities.TwoCopies, activities.DestinationAnswers:
+		activities.AlreadyCommitted, activities.TwoCopies, activities.DestinationAnswers, activities.WrongEtcd:
 		return exitRefused
 	default:
 		return exitError

@@ -68,7 +68,7 @@ func TestExitCode_OfEveryErrorType_IsDecided(t *testing.T) {
 		activities.BoundResourceMissing, activities.TokenLoss, activities.KcpTooOld, activities.EncryptedAtRest,
 		activities.Unreachable, activities.Forbidden, activities.NoSpace, activities.AwayTooLong,
 		activities.NothingToRecover, activities.ClaimChanged, activities.WorkflowUnknown, activities.AlreadyCommitted,
-		activities.TwoCopies, activities.DestinationAnswers,
+		activities.TwoCopies, activities.DestinationAnswers, activities.WrongEtcd,
 	} {
 		require.Contains(t, []int{exitUsage, exitRefused}, exitCodeOf(errorType, workflows.Result{}), errorType)
 	}
