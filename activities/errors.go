@@ -65,7 +65,7 @@ func permanent(err error) error {
 		errorType string
 		advice    string
 	}{
-		{ErrTokenLost, TokenLost, "this attempt was replaced by a newer one; nothing to do"},
+		{ErrTokenLost, TokenLost, "the claim in that shard's etcd is not this attempt's any more: a recovery has taken it over, or somebody has deleted it; `kcp-migrate recover <logical cluster>` shows which"},
 		{ErrNotFenced, FenceLost, "someone lifted the fence or deleted the logical cluster; start the move again"},
 		{ErrNoSpace, NoSpace, "compact and defragment that etcd or raise its quota, and disarm the alarm; a move that was undone can then be started again"},
 		{ErrTooLarge, EntryTooLarge, "raise that etcd's --max-request-bytes to the origin's at least, and start the move again"},

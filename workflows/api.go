@@ -58,7 +58,7 @@ type Input struct {
 	DryRun bool `json:"dryRun,omitempty"`
 	// RequireApproval waits for the approve Update before the tenant is fenced.
 	RequireApproval bool `json:"requireApproval,omitempty"`
-	// MaxTimeAway undoes the move where no commit has landed so long after the fence, e.g. "60s" (the default).
+	// MaxTimeAway undoes the move where no commit has landed so long after the fence, e.g. "60s" (the default); 1h at most.
 	MaxTimeAway Duration `json:"maxTimeAway,omitempty"`
 	// DiscardLeftovers deletes keys of the logical cluster that the destination holds, only where it has no LogicalCluster of it.
 	DiscardLeftovers bool `json:"discardLeftovers,omitempty"`

@@ -15,6 +15,8 @@ import (
 const (
 	// defaultMaxTimeAway is eight times what a tenant of 100,000 entries of 1 kB takes by the estimate in plan.go.
 	defaultMaxTimeAway = 60 * time.Second
+	// mostTimeAway is what the steps between fence and commit are built for: an attempt of one may take as long.
+	mostTimeAway = Duration(time.Hour)
 	// defaultMaxRevisionLift takes 21 minutes at the activities' 8,000 revisions a second and 500 MB of the
 	// destination's etcd before its next compaction.
 	defaultMaxRevisionLift = 10_000_000
@@ -49,8 +51,11 @@ func (i Input) Validate() error {
 	if i.DestinationShard == "" {
 		problems = append(problems, "destinationShard is missing: give the name of a Shard object")
 	}
-	if i.MaxTimeAway < 0 {
+	switch {
+	case i.MaxTimeAway < 0:
 		problems = append(problems, "maxTimeAway is negative")
+	case i.MaxTimeAway > mostTimeAway:
+		problems = append(problems, fmt.Sprintf("maxTimeAway is more than %s", mostTimeAway))
 	}
 	if i.MaxRevisionLift < 0 {
 		problems = append(problems, "maxRevisionLift is negative")

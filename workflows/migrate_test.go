@@ -84,6 +84,17 @@ func TestMigrate_WithAccessToTheCacheServer_RenewsItsCopiesOnceTheOriginIsEmpty(
 	require.Equal(t, []string{"DeleteOriginEntries@root/2", "RenewCachedCopies@root/2"}, w.calls[17:19])
 }
 
+func TestMigrate_WhoseCopiesInTheCacheServerCannotBeRenewed_CompletesAndWarns(t *testing.T) {
+	w := newWorld(t)
+	w.originReport.ReachesCache = true
+	w.faults["RenewCachedCopies"] = slices.Repeat([]func() error{broken}, 1_000)
+	w.move(usualInput)
+
+	result := w.result()
+	require.False(t, w.renewed)
+	require.Contains(t, strings.Join(result.Warnings, "\n"), "cache server could not be renewed within 5m0s")
+}
+
 func TestMigrate_InformersOfTheOrigin_AreGivenTimeToSeeTheDeletions(t *testing.T) {
 	for name, c := range map[string]struct {
 		seenAfter time.Duration

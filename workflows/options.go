@@ -85,6 +85,13 @@ var long = workflow.ActivityOptions{
 	RetryPolicy:         tireless,
 }
 
+// renewing is for kcp's cache server, without which the move is whole all the same.
+var renewing = workflow.ActivityOptions{
+	ScheduleToCloseTimeout: 5 * time.Minute,
+	HeartbeatTimeout:       heartbeatTimeout,
+	RetryPolicy:            tireless,
+}
+
 // once is long, but the workflow itself makes the next attempt.
 var once = workflow.ActivityOptions{
 	StartToCloseTimeout: time.Hour,

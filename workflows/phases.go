@@ -350,7 +350,14 @@ func (m *migration) renewCachedCopies(ctx workflow.Context) {
 		return
 	}
 	input := activities.RenewInput{Guard: m.originGuard(), DestinationShard: m.status.DestinationShard}
-	insistOnResult(m.atOrigin(ctx, long, "Renew the copies in kcp's cache server"), m, shard.RenewCachedCopies, input)
+	err := m.patiently(ctx, "Renew the copies in kcp's cache server", func(ctx workflow.Context) error {
+		_, err := call(m.atOrigin(ctx, renewing, "Renew the copies in kcp's cache server"), shard.RenewCachedCopies, input)
+		return err
+	})
+	if err != nil {
+		m.warn("kcp's cache server could not be renewed within %s, consumers of its APIs on other shards may not hear of changes (docs/operations.md): %s",
+			renewing.ScheduleToCloseTimeout, message(err))
+	}
 }
 
 // touchDestination makes every route index hear of the destination last.

@@ -102,6 +102,7 @@ func TestInput_Invalid_DecodesAndIsRefusedWithEveryProblem(t *testing.T) {
 		"number for a duration": {`{"logicalCluster":"a","destinationShard":"b","maxTimeAway":60}`, []string{`field maxTimeAway is a JSON number; give a duration like "60s"`}},
 		"no duration":           {`{"logicalCluster":"a","destinationShard":"b","maxTimeAway":"soon"}`, []string{`parse duration "soon"`, "like 60s"}},
 		"negative duration":     {`{"logicalCluster":"a","destinationShard":"b","maxTimeAway":"-1s"}`, []string{"maxTimeAway is negative"}},
+		"more than an hour":     {`{"logicalCluster":"a","destinationShard":"b","maxTimeAway":"61m"}`, []string{"maxTimeAway is more than 1h"}},
 		"negative lift":         {`{"logicalCluster":"a","destinationShard":"b","maxRevisionLift":-1}`, []string{"maxRevisionLift is negative"}},
 		"ill-typed name":        {`{"logicalCluster":["a"],"destinationShard":"b"}`, []string{"field logicalCluster is a JSON array; give a string"}},
 		"a string":              {`"root:consumer"`, []string{"it is a JSON string; give an object"}},

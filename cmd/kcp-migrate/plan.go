@@ -48,7 +48,7 @@ Nothing is changed. A move that would be refused is refused here, for the same r
 // addInputFlags declares the flags that change what preflight refuses.
 func addInputFlags(flags *pflag.FlagSet, input *workflows.Input) {
 	flags.DurationVar((*time.Duration)(&input.MaxTimeAway), "max-time-away", 0,
-		"undo the move where it is not committed so long after the fence (0 means 60s)")
+		"undo the move where it is not committed so long after the fence, at most 1h (0 means 60s)")
 	flags.BoolVar(&input.DiscardLeftovers, "discard-leftovers", false,
 		"delete the logical cluster's keys on the destination, where it has no LogicalCluster of it")
 	flags.BoolVar(&input.AcceptTokenLoss, "accept-token-loss", false,
