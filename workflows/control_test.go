@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,27 @@ func TestApprove_Required_WaitsAtTheGateAndGoesOn(t *testing.T) {
 	require.NoError(t, approve.err)
 	require.Equal(t, theStory[7:], w.calls[11:])
 	require.False(t, w.status().WaitsForApproval)
+}
+
+func TestApprove_OfAPlanThatAsksForMoreWhenItsTurnComes_IsAskedForAgain(t *testing.T) {
+	w := newWorld(t)
+	input := usualInput
+	input.RequireApproval = true
+	w.env.RegisterDelayedCallback(func() {
+		w.originReport.Contents.TokenSecrets = 2
+		w.send(workflows.ApproveUpdate)
+	}, time.Hour)
+	var waiting workflows.Status
+	w.env.RegisterDelayedCallback(func() {
+		waiting = w.status()
+		w.send(workflows.ApproveUpdate)
+	}, 2*time.Hour)
+	w.move(input)
+
+	require.True(t, waiting.WaitsForApproval)
+	require.Contains(t, strings.Join(waiting.Plan.Warnings, "\n"), "ca.crt in 2 token Secrets")
+	require.Contains(t, strings.Join(w.result().Warnings, "\n"), "approved anew")
+	w.arrived()
 }
 
 func TestApprove_AheadOfTheGate_OpensIt(t *testing.T) {

@@ -167,8 +167,13 @@ func (m *migration) gate(ctx workflow.Context) error {
 		if workflow.Now(ctx).Sub(m.inspectedAt) <= freshFor {
 			return nil
 		}
+		approved := *m.status.Plan
 		if err := m.inspect(ctx); err != nil {
 			return err
+		}
+		if m.input.RequireApproval && m.status.Plan.asksMoreThan(approved) {
+			m.approved = false
+			m.warn("the plan was approved, then kept waiting, and has asked for more since: it had to be approved anew")
 		}
 		if err := m.readyDestination(ctx); err != nil {
 			return err

@@ -71,6 +71,15 @@ func NewPlan(facts Facts) (Plan, error) {
 	return plan, nil
 }
 
+// asksMoreThan reports whether the plan warns of something, or would delete something, that another one did not.
+func (p Plan) asksMoreThan(approved Plan) bool {
+	return !contains(approved.Warnings, p.Warnings) || !contains(approved.Leftovers, p.Leftovers)
+}
+
+func contains(known, found []string) bool {
+	return !slices.ContainsFunc(found, func(one string) bool { return !slices.Contains(known, one) })
+}
+
 func plannedFamilies(digest activities.Digest) []PlannedFamily {
 	families := make([]PlannedFamily, 0, len(digest.Families))
 	for _, family := range digest.Families {
