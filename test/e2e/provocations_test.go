@@ -27,7 +27,6 @@ const (
 	meddlingDelay = 300 * time.Millisecond
 
 	logicalClusterKey = "/registry/core.kcp.io/logicalclusters/customresources/" + consumerCluster + "/cluster"
-	systemShardKey    = "/registry/core.kcp.io/logicalclusters/customresources/system:shard/cluster"
 	definitionsPrefix = "/registry/apiextensions.k8s.io/customresourcedefinitions/"
 )
 
@@ -44,13 +43,6 @@ func makeUnready(t *testing.T, stack *stack) {
 func annotateMigrating(t *testing.T, stack *stack) {
 	stack.edit(t, "root", logicalClusterKey, func(object map[string]any) {
 		object["metadata"].(map[string]any)["annotations"].(map[string]any)["internal.kcp.io/migrating"] = "to-shard-1"
-	})
-}
-
-// renameSystemShard makes of the etcd beside shard-1's worker another shard's.
-func renameSystemShard(t *testing.T, stack *stack) {
-	stack.edit(t, "shard-1", systemShardKey, func(object map[string]any) {
-		object["metadata"].(map[string]any)["annotations"].(map[string]any)["core.kcp.io/shard"] = "shard-2"
 	})
 }
 

@@ -115,8 +115,6 @@ var badPlaces = []refusal{
 		errorType: activities.KcpTooOld, exitCode: exitRefused, advice: "shard root"},
 	{name: "kcp too old at the destination", provoke: ageKcp("shard-1"), arguments: []string{consumer, "shard-1"},
 		errorType: activities.KcpTooOld, exitCode: exitRefused, advice: "upgrade it to 0.32 or later"},
-	{name: "worker beside another shard's etcd", provoke: renameSystemShard, arguments: []string{consumer, "shard-1"},
-		errorType: activities.WrongEtcd, exitCode: exitRefused, advice: "check --shard, --etcd-endpoints"},
 	{name: "destination not ready", provoke: unreadyShard, arguments: []string{consumer, "shard-1"}, unless: "--force-destination",
 		errorType: activities.ShardNotReady, exitCode: exitRefused, advice: "go on with forceDestination"},
 	{name: "destination's etcd is full", provoke: raiseAlarm, arguments: []string{consumer, "shard-1"},
