@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/kcp-migrate/kcp-migrate/activities/objects"
 )
@@ -58,8 +60,21 @@ func (s *Shard) readLogicalCluster(ctx context.Context, logicalCluster string) (
 	return parsed, present, err
 }
 
-// awaitPhase waits until the LogicalCluster has one of the phases or, where that is good enough, is gone.
+// controllerPatience is how long kcp's controller gets to act on a LogicalCluster; that takes milliseconds, whatever its
+// other informers are waiting for: its watch of LogicalClusters is not cut by a fence (kcp pkg/server/filters/perclustercontext.go).
+const controllerPatience = 5 * time.Second
+
+// awaitPhase waits until the LogicalCluster has one of the phases; ErrNotFound where it is gone.
 func (s *Shard) awaitPhase(ctx context.Context, logicalCluster string, phases ...string) error {
+	return s.awaitLogicalCluster(ctx, logicalCluster, fmt.Sprint("phase ", phases), func(present *objects.LogicalCluster) bool {
+		return slices.Contains(phases, present.Phase())
+	})
+}
+
+// awaitLogicalCluster waits until the LogicalCluster is as wanted; ErrNotFound where it is gone.
+func (s *Shard) awaitLogicalCluster(
+	ctx context.Context, logicalCluster, wanted string, reached func(*objects.LogicalCluster) bool,
+) error {
 	last := "unknown"
 	err := s.Store.AwaitLogicalCluster(ctx, logicalCluster, func(present *Object) (bool, error) {
 		if present == nil {
@@ -70,15 +85,10 @@ func (s *Shard) awaitPhase(ctx context.Context, logicalCluster string, phases ..
 			return false, err
 		}
 		last = parsed.Phase()
-		for _, phase := range phases {
-			if last == phase {
-				return true, nil
-			}
-		}
-		return false, nil
+		return reached(parsed), nil
 	})
 	if err != nil {
-		return fmt.Errorf("await phase %v of LogicalCluster %s on shard %s, now %s: %w", phases, logicalCluster, s.Name, last, err)
+		return fmt.Errorf("await %s of LogicalCluster %s on shard %s, now %s: %w", wanted, logicalCluster, s.Name, last, err)
 	}
 	return nil
 }

@@ -521,6 +521,37 @@ func TestWakeShard_WhileAServerDoesNotAnswer_TogglesOnlyOnce(t *testing.T) {
 	require.EqualValues(t, 1, p.origin.api.wakes.Load())
 }
 
+// The controller is late, and never sees that system:shard was fenced.
+func TestWakeShard_WhoseFenceSomebodyLiftsTooSoon_TogglesAgain(t *testing.T) {
+	p := newPair(t)
+	p.origin.api.blind.Store(true)
+	p.origin.api.idle.Store(true)
+	woken := make(chan error)
+	go func() {
+		_, err := p.origin.env.ExecuteActivity(p.origin.WakeShard, activities.GuardInput{Guard: guard})
+		woken <- err
+	}()
+	require.Eventually(t, func() bool { return p.origin.logicalCluster(t, keyspace.SystemShard).Inactive() }, time.Minute, time.Millisecond)
+	p.origin.put(t, layout.LogicalClusterKey(keyspace.SystemShard), logicalCluster("root"))
+	p.origin.api.idle.Store(false)
+
+	require.NoError(t, <-woken)
+	require.False(t, p.origin.api.blind.Load())
+	require.False(t, p.origin.logicalCluster(t, keyspace.SystemShard).Inactive())
+}
+
+func TestWakeShard_WhoseControllerDoesNotAct_GivesTheLockBackAndIsTriedAgain(t *testing.T) {
+	p := newPair(t)
+	p.origin.api.idle.Store(true)
+	_, err := perform[any](t, p.origin, p.origin.WakeShard, activities.GuardInput{Guard: guard})
+	require.ErrorContains(t, err, "await phase Inactive of LogicalCluster system:shard on shard root, now Ready")
+	require.False(t, p.origin.logicalCluster(t, keyspace.SystemShard).Inactive())
+
+	p.origin.api.idle.Store(false)
+	_, err = perform[any](t, p.origin, p.origin.WakeShard, activities.GuardInput{Guard: guard})
+	require.NoError(t, err)
+}
+
 func TestTouchOrigin_StampsTheFenceAgain_AndNothingElse(t *testing.T) {
 	p := newPair(t)
 	p.fence(t)

@@ -72,7 +72,7 @@ func (s *Shard) toggleSystemShard(ctx context.Context, guard Guard) error {
 	if err != nil {
 		return err
 	}
-	waited := s.awaitPhase(ctx, keyspace.SystemShard, objects.PhaseInactive)
+	waited := s.awaitToggled(ctx)
 	lifting, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeCleanup)
 	defer cancel()
 	if err := s.liftSystemShard(lifting, guard); err != nil {
@@ -81,7 +81,19 @@ func (s *Shard) toggleSystemShard(ctx context.Context, guard Guard) error {
 	if waited != nil {
 		return waited
 	}
-	return s.awaitPhase(ctx, keyspace.SystemShard, objects.PhaseReady)
+	patient, cancelled := context.WithTimeout(ctx, controllerPatience)
+	defer cancelled()
+	return s.awaitPhase(patient, keyspace.SystemShard, objects.PhaseReady)
+}
+
+// awaitToggled waits until kcp's controller has made system:shard Inactive. Where somebody has taken the annotation away again
+// that may never come: whether the shard is awake all the same its answers tell.
+func (s *Shard) awaitToggled(ctx context.Context) error {
+	patient, cancel := context.WithTimeout(ctx, controllerPatience)
+	defer cancel()
+	return s.awaitLogicalCluster(patient, keyspace.SystemShard, "phase "+objects.PhaseInactive, func(present *objects.LogicalCluster) bool {
+		return present.Phase() == objects.PhaseInactive || !present.Inactive()
+	})
 }
 
 // liftSystemShard lifts system:shard's fence even where an undo has raised this move's token in the meantime.
