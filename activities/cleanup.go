@@ -13,6 +13,9 @@ import (
 // tenant is not served meanwhile, for some 50 ms an attempt.
 const releaseAttempts = 20
 
+// releaseWithin bounds the same where kcp's controllers do not act, or API servers take their time.
+const releaseWithin = 8 * time.Second
+
 // releasePatience is how long an API server's informer gets to see that the fence is off; that takes milliseconds.
 const releasePatience = 100 * time.Millisecond
 
@@ -25,7 +28,8 @@ func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) (*ReleaseR
 	result := &ReleaseResult{}
 	err := heartbeating(ctx, func(ctx context.Context) error {
 		several := len(s.API.ProbeFenced(ctx, input.Guard.LogicalCluster)) > 1
-		for range releaseAttempts {
+		began := time.Now()
+		for attempt := 0; attempt < releaseAttempts && time.Since(began) < releaseWithin; attempt++ {
 			stuck, err := s.release(ctx, input.Guard, several)
 			if errors.Is(err, ErrNotFound) {
 				return nil // an earlier attempt came so far that it was deleted
@@ -48,8 +52,8 @@ func (s *Shard) ReleaseContext(ctx context.Context, input GuardInput) (*ReleaseR
 // LogicalCluster before the phase Deleting does, in a race with the others' (Trap 3 of docs/kcp-findings.md). Which has, an
 // answer tells only where no fence comes before it: stuck names those that have not. One that does not answer is not waited for.
 func (s *Shard) release(ctx context.Context, guard Guard, several bool) (stuck string, err error) {
-	if err := s.dismiss(ctx, guard); err != nil || !several {
-		return "", err
+	if stuck, err := s.dismiss(ctx, guard); err != nil || stuck != "" || !several {
+		return stuck, err
 	}
 	if err := s.Store.NoteDropping(ctx, guard); err != nil { // kcp's controllers are let in
 		return "", fmt.Errorf("note on shard %s that %s is dropped: %w", s.Name, guard.LogicalCluster, err)
@@ -74,16 +78,23 @@ func (s *Shard) release(ctx context.Context, guard Guard, several bool) (stuck s
 	return failing(probes), nil
 }
 
-func (s *Shard) dismiss(ctx context.Context, guard Guard) error {
-	_, err := s.editLogicalCluster(ctx, guard, guard.LogicalCluster, func(present *objects.LogicalCluster) error {
+// dismiss has kcp's controllers look at the LogicalCluster as one that is being deleted. Stuck is that none has acted on it.
+func (s *Shard) dismiss(ctx context.Context, guard Guard) (stuck string, err error) {
+	_, err = s.editLogicalCluster(ctx, guard, guard.LogicalCluster, func(present *objects.LogicalCluster) error {
 		present.Fence(string(guard.Token)) // whoever may have taken it away
 		present.Dismiss(time.Now())
 		return nil
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
-	return s.awaitPhase(ctx, guard.LogicalCluster, objects.PhaseDeleting)
+	patient, cancel := context.WithTimeout(ctx, controllerPatience)
+	defer cancel()
+	err = s.awaitPhase(patient, guard.LogicalCluster, objects.PhaseDeleting)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Sprintf("kcp's controller has not acted on the LogicalCluster for %s", controllerPatience), nil
+	}
+	return "", err
 }
 
 // DropOriginLogicalCluster deletes the origin's LogicalCluster after the commit.

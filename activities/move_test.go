@@ -492,6 +492,18 @@ func TestReleaseContext_WhenOneOfTwoServersMissesIt_GoesOnUntilItHasDroppedItToo
 	require.Equal(t, string(fenced.Token), present.Stamp())
 }
 
+func TestReleaseContext_WhoseControllerDoesNotAct_TellsAndLeavesItFenced(t *testing.T) {
+	p := newPair(t)
+	p.fence(t)
+	p.origin.api.idle.Store(true)
+
+	released, err := perform[activities.ReleaseResult](t, p.origin, p.origin.ReleaseContext, activities.GuardInput{Guard: fenced})
+	require.NoError(t, err)
+
+	require.Contains(t, released.Stuck, "has not acted")
+	require.True(t, p.origin.logicalCluster(t, tenant).Inactive(), "nobody may read or write at the origin after the commit")
+}
+
 func TestDropCarried_DeletesWhatWasCarriedAndSparesWhatWasWrittenSince(t *testing.T) {
 	p := newPair(t)
 	configMaps := "/registry/core/configmaps/" + tenant + "/default/"
