@@ -161,6 +161,30 @@ func (s *Shard) TouchDestination(ctx context.Context, input GuardInput) (*TouchR
 	return touched(err)
 }
 
+const (
+	// holdEvery is how soon a route that the origin has turned is turned back.
+	holdEvery = time.Second
+	// holdAtMost is how seldom that is in the end, where the origin is away for long and nothing turns it any more.
+	holdAtMost = time.Minute
+)
+
+// HoldRoute touches the destination again and again, less and less often, until it is cancelled: whoever edits the origin's
+// LogicalCluster meanwhile, and whatever dies there, the tenant's clients are led to the destination again soon. It ends where the
+// tenant was deleted.
+func (s *Shard) HoldRoute(ctx context.Context, input GuardInput) (result *TouchResult, err error) {
+	err = heartbeating(ctx, func(ctx context.Context) error {
+		for pause := holdEvery; ; pause = min(pause+pause/10, holdAtMost) {
+			if result, err = s.TouchDestination(ctx, input); err != nil || result.Gone {
+				return err
+			}
+			if err := sleep(ctx, pause); err != nil {
+				return err
+			}
+		}
+	})
+	return result, err
+}
+
 // touched is what a touch has found.
 func touched(err error) (*TouchResult, error) {
 	if errors.Is(err, ErrNotFound) {

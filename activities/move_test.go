@@ -600,6 +600,25 @@ func TestTouch_OfALogicalClusterThatIsGone_TellsSo(t *testing.T) {
 	}
 }
 
+func TestHoldRoute_TouchesAgainAndAgain_UntilTheTenantIsDeleted(t *testing.T) {
+	p := newPair(t)
+	ended := make(chan activities.TouchResult)
+	go func() {
+		var result activities.TouchResult
+		if value, err := p.origin.env.ExecuteActivity(p.origin.HoldRoute, activities.GuardInput{Guard: guard}); err == nil {
+			_ = value.Get(&result) // else it is not gone
+		}
+		ended <- result
+	}()
+	for range 2 {
+		before := p.origin.logicalCluster(t, tenant).MovedAt()
+		require.Eventually(t, func() bool { return p.origin.logicalCluster(t, tenant).MovedAt() != before }, time.Minute, 10*time.Millisecond)
+	}
+	_, err := p.origin.client.Delete(t.Context(), layout.LogicalClusterKey(tenant))
+	require.NoError(t, err)
+	require.True(t, (<-ended).Gone)
+}
+
 func TestSweepDestination_DeletesWhatControllersMadeAnew_ButNothingOnceCommitted(t *testing.T) {
 	p := newPair(t)
 	p.destination.api.idle.Store(true)

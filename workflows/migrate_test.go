@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -327,6 +328,43 @@ func TestMigrate_ContextThatIsNotDropped_CompletesWithAWarning(t *testing.T) {
 	w.move(usualInput)
 
 	require.Contains(t, strings.Join(w.result().Warnings, "\n"), "https://two: 504")
+	w.arrived()
+}
+
+func TestMigrate_OriginThatDoesNotLetGo_HasTheRouteHeldUntilItDoes(t *testing.T) {
+	for _, slow := range []string{"WakeShard", "ReleaseContext", "DropOriginLogicalCluster"} {
+		t.Run(slow, func(t *testing.T) {
+			w := newWorld(t)
+			var held, letGo time.Time
+			w.delays[slow] = 24 * time.Hour
+			w.delays["HoldRoute"] = 1000 * time.Hour
+			w.onCall["HoldRoute"] = func() { held = w.env.Now() }
+			w.env.SetOnActivityCanceledListener(func(info *activity.Info) {
+				if info.ActivityType.Name == "HoldRoute" {
+					letGo = w.env.Now()
+				}
+			})
+			timers := 0
+			w.env.SetOnTimerScheduledListener(func(string, time.Duration) { timers++ })
+			started := w.env.Now()
+			w.move(usualInput)
+
+			require.WithinRange(t, held, started, started.Add(5*time.Second))
+			require.WithinRange(t, letGo, held.Add(23*time.Hour), held.Add(25*time.Hour))
+			require.Less(t, timers, 200)
+			w.arrived()
+		})
+	}
+}
+
+func TestMigrate_RouteThatCannotBeHeld_IsTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.delays["ReleaseContext"] = time.Hour
+	w.faults["HoldRoute"] = []func() error{broken, broken, broken}
+	w.move(usualInput)
+
+	hold := "HoldRoute@shard-1/3"
+	require.Equal(t, []string{hold, hold, hold, hold}, w.beside[2:])
 	w.arrived()
 }
 

@@ -21,6 +21,8 @@ const (
 	freshFor = 10 * time.Second
 	// routePatience is how long a front-proxy may take to follow; they take milliseconds.
 	routePatience = 2 * time.Second
+	// routeHeldAfter is how long the origin may take to let go of the tenant before the route is held; it takes less.
+	routeHeldAfter = time.Second
 	// sweepRounds is how often the origin is emptied while late writes still turn up.
 	sweepRounds = 3
 )
@@ -328,17 +330,36 @@ func (m *migration) awaitServing(ctx workflow.Context, resources []activities.Bo
 // the origin's controllers turns the route there. Touches before and after make every route index hear of the
 // destination last. The entries go once the origin's informers can see it; until then nobody but kcp's own controllers is
 // let in there, and what those write concerns nobody. Its context is released, so that they learn that all is gone: kcp's
-// garbage collector would go on asking about a dependent, and delete it when the tenant comes back.
+// garbage collector would go on asking about a dependent, and delete it when the tenant comes back. Where any of that takes long, the
+// route is held until the LogicalCluster is gone: a touch is never too much, for the destination's has to be the last word.
 func (m *migration) cleanUpOrigin(ctx workflow.Context) {
+	letGo := m.holdRoute(ctx)
 	m.awaitWoken(ctx)
 	m.releaseContext(ctx)
 	m.touchDestination(ctx)
 	dropped := insistOnResult(m.atOrigin(ctx, edit, "Delete the LogicalCluster at the origin"), m, shard.DropOriginLogicalCluster, m.onOrigin())
 	m.droppedAt = dropped.Revision
+	letGo()
 	m.touchDestination(ctx)
 	m.awaitInformers(ctx)
 	m.sweepOrigin(ctx)
 	m.renewCachedCopies(ctx)
+}
+
+// holdRoute has the destination touched again and again if the origin has not let go of the tenant soon. The origin's last edit may
+// have turned every front-proxy to its fence, and whoever was to go on from there may have died.
+func (m *migration) holdRoute(ctx workflow.Context) (letGo func()) {
+	held, letGo := workflow.WithCancel(ctx)
+	workflow.GoNamed(held, "hold route", func(ctx workflow.Context) {
+		for pause := routeHeldAfter; timer(ctx, Duration(pause), "See whether the origin takes long").Get(ctx, nil) == nil; pause = min(2*pause, longestPause) {
+			_, err := call(m.atDestination(ctx, long, "Hold the route at the destination"), shard.HoldRoute, m.onDestination())
+			if err == nil {
+				return // the tenant was deleted there
+			}
+			workflow.GetLogger(ctx).Info("Route is not held any more", "error", err)
+		}
+	})
+	return letGo
 }
 
 func (m *migration) releaseContext(ctx workflow.Context) {

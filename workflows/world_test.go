@@ -63,7 +63,7 @@ type world struct {
 
 	mutex   sync.Mutex
 	calls   []string // in line
-	beside  []string // beside the copy
+	beside  []string // beside the copy, or what takes long
 	lifting bool
 	shards
 	broken []string
@@ -238,10 +238,11 @@ func (w *world) started(info *activity.Info, _ context.Context, args converter.E
 	}
 }
 
-// note keeps apart what runs beside the copy, because its place among the calls in line is left to chance.
+// note keeps apart what runs beside what is in line, because its place among the calls in line is left to chance.
 func (w *world) note(call string) {
 	name, _, _ := strings.Cut(call, "@")
-	if (name == "WakeShard" || name == "AwaitInformers") && w.fencedOnce && !w.lifting {
+	waking := (name == "WakeShard" || name == "AwaitInformers") && w.fencedOnce && !w.lifting
+	if waking || name == "HoldRoute" {
 		w.beside = append(w.beside, call)
 		return
 	}
@@ -409,6 +410,10 @@ func (w *world) answerOnDestination() {
 	on(w, "AwaitServing", func(activities.ServeInput) activities.ServeResult { return activities.ServeResult{} })
 	on(w, "TouchDestination", func(activities.GuardInput) activities.TouchResult {
 		w.must(w.written > 0, "the destination is touched after the commit")
+		return activities.TouchResult{Gone: w.deleted}
+	})
+	on(w, "HoldRoute", func(activities.GuardInput) activities.TouchResult {
+		w.must(w.written > 0, "the route is held after the commit")
 		return activities.TouchResult{Gone: w.deleted}
 	})
 	on(w, "CarryStragglers", func(input activities.CarryInput) activities.CarryResult {
