@@ -24,7 +24,8 @@
 //	                                          the tenant is back
 //	                     clean up origin      LogicalCluster, then every entry that has not     –
 //	                                          changed since it was verified; late writes are
-//	                                          carried
+//	                                          carried; the route is held at the destination
+//	                                          where the origin does not let go soon
 //	DestinationFinalize  finalize destination bound resources, front-proxies and the owner      –
 //	                                          Workspace agree; claims are released
 //	Completed
