@@ -24,6 +24,9 @@ const (
 	stopPatience = 5 * time.Second
 	// heartbeatInterval bounds what a retried copy does again.
 	heartbeatInterval = time.Second
+	// takeover is how long a move waits for the worker that decided its last step before another one goes on with it: most of a
+	// move's steps are part of the time away. One that is only slow has the move taken from it, and read anew.
+	takeover = 2 * time.Second
 	// pollers is how many polls are open at once, so that no step of a move waits for a poll to be opened.
 	pollers = 4
 	// maxActivities bounds how many moves a worker is busy with at once, and so its memory.
@@ -123,6 +126,7 @@ func workerOptions(assembled *assembly, fatal chan<- error) temporalworker.Optio
 		MaxConcurrentActivityExecutionSize: maxActivities,
 		MaxHeartbeatThrottleInterval:       heartbeatInterval,
 		WorkerStopTimeout:                  stopPatience,
+		StickyScheduleToStartTimeout:       takeover,
 		OnFatalError:                       func(err error) { fatal <- err },
 	}
 }
