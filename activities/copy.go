@@ -71,38 +71,48 @@ func (r *copyRun) stream(ctx context.Context) error {
 	})
 }
 
-// DropDestinationEntries deletes every entry of the logical cluster from a destination that is not open: where there
-// is no LogicalCluster of it, or one that this move wrote and did not open.
+// DropDestinationEntries deletes every entry of the logical cluster from a destination that was given up, once nobody is let in
+// there any more.
 func (s *Shard) DropDestinationEntries(ctx context.Context, input GuardInput) error {
 	return permanent(heartbeating(ctx, func(ctx context.Context) error {
-		if err := s.encloseAgain(ctx, input.Guard); err != nil && !errors.Is(err, ErrNotFound) {
-			return fmt.Errorf("delete entries of %s on shard %s: its LogicalCluster: %w", input.Guard.LogicalCluster, s.Name, err)
+		if err := s.encloseAgain(ctx, input.Guard); err != nil {
+			return err
 		}
-		if _, err := s.Store.DeleteAll(ctx, input.Guard); err != nil {
-			return fmt.Errorf("delete entries of %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err)
-		}
-		return nil
+		return s.deleteEntries(ctx, input.Guard)
 	}))
 }
 
-// encloseAgain fences a LogicalCluster that this move wrote and somebody opened since: its clients are to be refused, and not
-// to see every entry deleted. Unlike the fence that it was written with, one that closes an open logical cluster leaves the shard
-// blind.
+func (s *Shard) deleteEntries(ctx context.Context, guard Guard) error {
+	if _, err := s.Store.DeleteAll(ctx, guard); err != nil {
+		return fmt.Errorf("delete entries of %s on shard %s: %w", guard.LogicalCluster, s.Name, err)
+	}
+	return nil
+}
+
+// encloseAgain fences whatever LogicalCluster stands at a destination that was given up: its clients are to be refused, and not to
+// see every entry deleted, nor to be served on both shards. Somebody may have opened it since, and have taken our stamp off it
+// too. Whosever it is, it is not the tenant's: preflight found none, and no commit can land any more. Unlike the fence
+// that it was written with, one that closes an open logical cluster leaves the shard blind.
 func (s *Shard) encloseAgain(ctx context.Context, guard Guard) error {
+	if err := s.requireUncommitted(ctx, guard); err != nil {
+		return err
+	}
+	var before string
 	_, err := s.editLogicalCluster(ctx, guard, guard.LogicalCluster, func(present *objects.LogicalCluster) error {
-		if !stampedBy(present, guard.Token) {
-			return ErrNotFenced
-		}
+		before = present.Phase()
 		if present.Inactive() {
 			return errKeep
 		}
 		present.Fence(string(guard.Token))
 		return nil
 	})
-	if err != nil {
-		return err
+	if errors.Is(err, ErrNotFound) {
+		return nil
 	}
-	if err := s.awaitPhase(ctx, guard.LogicalCluster, objects.PhaseInactive, objects.PhaseDeleting, objects.PhaseTerminating); err != nil {
+	if err != nil {
+		return fmt.Errorf("close %s on shard %s: %w", guard.LogicalCluster, s.Name, err)
+	}
+	if err := s.awaitClosed(ctx, guard, before); err != nil {
 		return err
 	}
 	if !mayBeNudged(s.API.ProbeWildcard(ctx)) {
@@ -111,24 +121,39 @@ func (s *Shard) encloseAgain(ctx context.Context, guard Guard) error {
 	return s.wake(ctx, guard)
 }
 
+// awaitClosed waits for kcp to cut what is open. It does so for a logical cluster that was Ready: one that some controller has just
+// made may stay Initializing for ever, and has no clients.
+func (s *Shard) awaitClosed(ctx context.Context, guard Guard, before string) error {
+	if before != objects.PhaseReady && before != objects.PhaseInactive {
+		return nil
+	}
+	err := s.awaitPhase(ctx, guard.LogicalCluster, objects.PhaseInactive, objects.PhaseDeleting, objects.PhaseTerminating)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// requireUncommitted keeps an undo off a destination where the tenant lives. Without a claim the token is lost, which every
+// write tells.
+func (s *Shard) requireUncommitted(ctx context.Context, guard Guard) error {
+	claim, err := s.Store.ReadClaim(ctx, guard.LogicalCluster)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("read claim of %s on shard %s: %w", guard.LogicalCluster, s.Name, err)
+	}
+	if claim.Committed {
+		return Refuse(AlreadyCommitted, "the commit has landed: %s lives on shard %s, where nothing of it is deleted", guard.LogicalCluster, s.Name)
+	}
+	return nil
+}
+
 // SweepDestination deletes what kcp's controllers have made at a destination that was given up: what they missed there,
-// even an empty LogicalCluster, made by an APIBinding's controller in mid-work (docs/kcp-findings.md). Preflight found
-// none of the tenant's, and no commit can land any more, so whatever is there now is nobody's.
+// even an empty LogicalCluster, made by an APIBinding's controller in mid-work (docs/kcp-findings.md).
 func (s *Shard) SweepDestination(ctx context.Context, input GuardInput) error {
 	return permanent(heartbeating(ctx, func(ctx context.Context) error {
-		claim, err := s.Store.ReadClaim(ctx, input.Guard.LogicalCluster)
-		if err != nil && !errors.Is(err, ErrNotFound) { // without a claim the token is lost, which the deletions tell
-			return fmt.Errorf("read claim of %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err)
-		}
-		if claim.Committed {
-			return fmt.Errorf("sweep %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, ErrCommitted)
-		}
-		if err := s.deleteLogicalCluster(ctx, input.Guard, s.Store.DeleteLogicalCluster); err != nil {
+		if err := s.dropLogicalCluster(ctx, input.Guard); err != nil {
 			return err
 		}
-		if _, err := s.Store.DeleteAll(ctx, input.Guard); err != nil {
-			return fmt.Errorf("delete entries of %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err)
-		}
-		return nil
+		return s.deleteEntries(ctx, input.Guard)
 	}))
 }

@@ -225,25 +225,16 @@ func (s *Shard) enclose(ctx context.Context, input FenceDestinationInput) error 
 	return nil
 }
 
-// DropDestinationLogicalCluster deletes the destination's LogicalCluster that FenceDestination wrote.
+// DropDestinationLogicalCluster deletes the LogicalCluster of a destination that was given up, whoever has edited it since
+// FenceDestination wrote it.
 func (s *Shard) DropDestinationLogicalCluster(ctx context.Context, input GuardInput) error {
-	return s.dropLogicalCluster(ctx, input.Guard)
+	return permanent(s.dropLogicalCluster(ctx, input.Guard))
 }
 
-// dropLogicalCluster deletes a LogicalCluster that this move wrote and did not open. One that is gone is no error.
+// dropLogicalCluster is for an undo. One that is gone is no error.
 func (s *Shard) dropLogicalCluster(ctx context.Context, guard Guard) error {
-	parsed, present, err := s.readLogicalCluster(ctx, guard.LogicalCluster)
-	if errors.Is(err, ErrNotFound) {
-		return nil
+	if err := s.requireUncommitted(ctx, guard); err != nil {
+		return err
 	}
-	if err != nil {
-		return permanent(err)
-	}
-	if !stampedBy(parsed, guard.Token) {
-		return permanent(fmt.Errorf("delete LogicalCluster %s on shard %s: %w", guard.LogicalCluster, s.Name, ErrNotFenced))
-	}
-	if err := s.Store.DeleteLogicalCluster(ctx, guard, present.ModRevision); err != nil {
-		return permanent(fmt.Errorf("delete LogicalCluster %s on shard %s: %w", guard.LogicalCluster, s.Name, err))
-	}
-	return nil
+	return s.deleteLogicalCluster(ctx, guard, s.Store.DeleteLogicalCluster)
 }

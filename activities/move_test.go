@@ -275,7 +275,7 @@ func TestSeal_AfterTheCommit_SaysSo(t *testing.T) {
 	require.True(t, sealed.Committed)
 }
 
-func TestDropDestination_LeavesNothingOfTheTenant_AndSparesAnOpenOne(t *testing.T) {
+func TestDropDestination_LeavesNothingOfTheTenant(t *testing.T) {
 	p := newPair(t)
 	fence := p.fence(t)
 	p.enclose(t)
@@ -286,16 +286,72 @@ func TestDropDestination_LeavesNothingOfTheTenant_AndSparesAnOpenOne(t *testing.
 			require.NoError(t, err)
 		}
 	}
-	keys, err := p.destination.store.Keys(t.Context(), tenant, 1)
+	p.destination.requireNothing(t)
+}
+
+func (s *shard) requireNothing(t *testing.T) {
+	keys, err := s.store.Keys(t.Context(), tenant, 1)
 	require.NoError(t, err)
 	require.Empty(t, keys)
+}
 
-	p.destination.put(t, layout.LogicalClusterKey(tenant), logicalCluster("shard-1"))
-	p.destination.put(t, "/registry/core/configmaps/"+tenant+"/default/one", "in use")
-	for _, activity := range []any{p.destination.DropDestinationLogicalCluster, p.destination.DropDestinationEntries} {
-		_, err := perform[any](t, p.destination, activity, activities.GuardInput{Guard: guard})
-		requireRefused(t, activities.FenceLost, err)
+// unstamp puts a LogicalCluster there that no move can tell for its own any more.
+func (s *shard) unstamp(t *testing.T, phase string) {
+	present, err := objects.ParseLogicalCluster([]byte(logicalCluster(s.Name)))
+	require.NoError(t, err)
+	present.SetPhase(phase)
+	value, err := present.Encode()
+	require.NoError(t, err)
+	s.put(t, layout.LogicalClusterKey(tenant), string(value))
+	require.Eventually(t, func() bool { return s.logicalCluster(t, tenant).Phase() != objects.PhaseInactive }, waitFor, time.Millisecond)
+}
+
+// An admin of the tenant may take the fence's stamp away too, and what a controller has just made need not become Ready.
+func TestDropDestination_OfOneThatBearsNoStamp_ClosesItFirst(t *testing.T) {
+	for _, phase := range []string{objects.PhaseReady, objects.PhaseInactive, "Initializing"} {
+		t.Run(phase, func(t *testing.T) {
+			p := newPair(t)
+			fence := p.fence(t)
+			p.enclose(t)
+			p.copy(t, fence.Revision)
+			p.destination.unstamp(t, phase)
+
+			require.NoError(t, attempt(t, p.destination, p.destination.DropDestinationEntries, activities.GuardInput{Guard: guard}))
+			require.True(t, p.destination.logicalCluster(t, tenant).Inactive(), "closed before the origin opens")
+			require.False(t, p.destination.api.blind.Load(), "the other tenants' wildcard requests are answered")
+			require.NoError(t, attempt(t, p.destination, p.destination.DropDestinationLogicalCluster, activities.GuardInput{Guard: guard}))
+			p.destination.requireNothing(t)
+		})
 	}
+}
+
+func TestDropDestination_OnceCommitted_LeavesTheTenantAlone(t *testing.T) {
+	p := newPair(t)
+	fence := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fence.Revision)
+	p.verify(t, first)
+	p.commit(t)
+	before := p.destination.awaitReady(t)
+	held := activities.GuardInput{Guard: activities.Guard{LogicalCluster: tenant, Token: first.Next().Next()}}
+	for _, activity := range []any{
+		p.destination.DropDestinationEntries, p.destination.DropDestinationLogicalCluster, p.destination.SweepDestination, p.destination.DiscardLeftovers,
+	} {
+		require.Error(t, attempt(t, p.destination, activity, held))
+	}
+	require.Equal(t, before, p.destination.awaitReady(t))
+}
+
+func TestDiscardLeftovers_WhereALogicalClusterTurnedUp_IsRefused(t *testing.T) {
+	p := newPair(t)
+	leftover := "/registry/core/configmaps/" + tenant + "/default/left"
+	p.destination.put(t, leftover, "in use")
+	p.destination.put(t, layout.LogicalClusterKey(tenant), logicalCluster("shard-1"))
+
+	requireRefused(t, activities.DestinationNotEmpty, attempt(t, p.destination, p.destination.DiscardLeftovers, activities.GuardInput{Guard: guard}))
+
+	require.NotEmpty(t, p.destination.export(t, leftover))
+	require.False(t, p.destination.logicalCluster(t, tenant).Inactive())
 }
 
 func TestStragglers_AreCarriedOnlyWhereTheDestinationIsUntouched(t *testing.T) {

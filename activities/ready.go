@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,7 +17,16 @@ const liftPerSecond = 8000
 
 // DiscardLeftovers deletes what the destination holds of the logical cluster where it has no LogicalCluster of it.
 func (s *Shard) DiscardLeftovers(ctx context.Context, input GuardInput) error {
-	return s.DropDestinationEntries(ctx, input)
+	return permanent(heartbeating(ctx, func(ctx context.Context) error {
+		_, err := s.Store.LogicalCluster(ctx, input.Guard.LogicalCluster)
+		switch {
+		case err == nil:
+			return Refuse(DestinationNotEmpty, "shard %s has a LogicalCluster %s since preflight; find out who made it", s.Name, input.Guard.LogicalCluster)
+		case !errors.Is(err, ErrNotFound):
+			return fmt.Errorf("read LogicalCluster %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err)
+		}
+		return s.deleteEntries(ctx, input.Guard)
+	}))
 }
 
 // InstallBoundCRDs creates the CRDs that the destination lacks to serve bound resources. It has no undo: another

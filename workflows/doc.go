@@ -37,7 +37,8 @@
 // for good is tried again until a person has mended the cause. Every undo therefore begins by sealing the destination:
 // one Txn that raises the token if the commit has not landed. Where it has, the move goes on as if nothing had happened.
 // The rest of the undo locks out late writers at the origin, deletes the destination's entries, turns the route to the
-// origin, deletes the destination's LogicalCluster, lifts the fence, wakes the origin and releases the claims. The move then ends as Failed, with the cause's type, and with
+// origin, deletes the destination's LogicalCluster, lifts the fence, wakes the origin and releases the claims. The fence is
+// never lifted beside a destination that may be open. The move then ends as Failed, with the cause's type, and with
 // the Result, in which all that was taken back is listed, as the failure's details.
 //
 // # Tokens

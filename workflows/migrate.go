@@ -49,6 +49,8 @@ type migration struct {
 	over       bool
 	// destinationIsLost: a person's word, on which an undo does without the destination.
 	destinationIsLost bool
+	destinationIsLeft bool  // an undo could not empty it in order
+	originIsTaken     bool  // somebody else has the origin's claim, or has deleted it: no fence can be lifted under this one
 	cause             error // what stopped the way to the commit, where neither Temporal nor an activity did
 	undoErr           error
 	stop              workflow.CancelFunc // ends the way to the commit

@@ -34,6 +34,7 @@ func (m *migration) undo(ctx workflow.Context) (committed bool) {
 			m.undoErr = errors.Join(m.undoErr, fmt.Errorf("%s: %s", row.what, message(err)))
 			m.status.NotUndone = append(m.status.NotUndone, row.what+": "+message(err))
 			workflow.GetLogger(ctx).Error("Undo step failed for good", "step", row.what, "error", err)
+			m.destinationIsLeft = m.destinationIsLeft || row.on == m.status.DestinationShard
 			continue
 		}
 		m.status.Undone = append(m.status.Undone, row.done)
@@ -112,11 +113,41 @@ func (m *migration) wayBack() []undoRow {
 
 // liftFence is where the time away of a move that is taken back ends.
 func (m *migration) liftFence(ctx workflow.Context) error {
+	if m.destinationIsLeft && !m.originIsTaken {
+		m.closeDestination(ctx)
+		m.waitsFor, m.waitsSince = "Lift the origin's fence", workflow.Now(ctx)
+	}
 	if err := do(m.atOrigin(ctx, long, "Undo: lift the origin's fence"), shard.LiftFence, m.onOrigin()); err != nil {
 		return err
 	}
 	m.served(ctx)
 	return nil
+}
+
+// closeDestination comes before the lift where the destination could not be emptied in order: nothing but the tenant's fence there
+// then keeps it from being served by both shards, and an admin of the tenant can take that away. The sweep asks no more than
+// that no commit has landed. Where it fails too, the LogicalCluster is looked at: while it stands fenced, or there is none, the
+// origin may open. Neither would be right else: open on both, the tenant would be two, and nobody could put it together again; a
+// fence that ends nowhere would strand it. So the tenant stays away while the status tells a person how to end that, and the next
+// look goes on. See docs/decisions/2026-12-01-no-lift-beside-an-open-destination.md.
+func (m *migration) closeDestination(ctx workflow.Context) {
+	what := "Undo: close the destination"
+	m.insist(ctx, what, func(ctx workflow.Context) error {
+		swept := do(m.atDestination(ctx, long, what), shard.SweepDestination, m.onDestination())
+		if swept == nil {
+			return nil
+		}
+		input := activities.SurveyInput{LogicalCluster: m.status.LogicalCluster}
+		found, err := call(m.atDestination(ctx, long, what), shard.Survey, input)
+		if err != nil {
+			return err
+		}
+		if found.HasLogicalCluster && !found.Inactive {
+			return fmt.Errorf("shard %s may serve the tenant, so the origin stays fenced: the LogicalCluster there is open, and can neither be deleted (%s) nor closed. "+
+				"Close it at that shard's own URL, by the annotation core.kcp.io/inactive: \"true\"", m.status.DestinationShard, message(swept))
+		}
+		return nil
+	})
 }
 
 // touchOrigin makes every route index hear of the origin last.
@@ -142,6 +173,8 @@ func (m *migration) lockOutOrigin(ctx workflow.Context) error {
 	err := do(m.atOrigin(ctx, edit, "Undo: lock out late writers at the origin"), shard.RaiseToken, raise)
 	if err != nil {
 		m.originToken = raise.Guard.Token
+		_, errorType := described(err)
+		m.originIsTaken = errorType == activities.TokenLost
 	}
 	return err
 }

@@ -232,6 +232,9 @@ func TestUndo_PermanentErrorOnTheWayBack_GoesOnAndReportsIt(t *testing.T) {
 				back = strings.ReplaceAll(back, "AwaitRoute@kcp-migrate ", "")
 			}
 			require.Len(t, result.Undone, undone)
+			if strings.HasPrefix(name, "DropDestination") { // what is left there goes before the origin opens
+				back = strings.Replace(back, "LiftFence@", "SweepDestination@shard-1/4 LiftFence@", 1)
+			}
 			if name == "RaiseToken" { // the rest goes on under the token that was there
 				back = strings.ReplaceAll(back, "@root/3", "@root/2")
 			}
@@ -239,6 +242,82 @@ func TestUndo_PermanentErrorOnTheWayBack_GoesOnAndReportsIt(t *testing.T) {
 			require.ErrorContains(t, abort.err, "this cannot be mended by another try")
 		})
 	}
+}
+
+// openedDestination is a move whose destination an admin of the tenant opens in mid-copy, and where an undo then deletes nothing.
+func openedDestination(t *testing.T) *world {
+	w := newWorld(t)
+	w.mockActivity("Survey", surveyor(w))
+	w.faults["CopyEntries"] = []func() error{func() error {
+		w.opened = true
+		return broken()
+	}}
+	w.faults["DropDestinationEntries"] = []func() error{broken}
+	w.faults["DropDestinationLogicalCluster"] = []func() error{broken}
+	w.sheets = &sheets{destination: activities.Standing{HasLogicalCluster: true}}
+	return w
+}
+
+func TestUndo_DestinationThatCouldNotBeEmptied_IsSweptBeforeTheOriginOpens(t *testing.T) {
+	w := openedDestination(t)
+	w.move(usualInput)
+
+	_, result := w.failure()
+	require.Len(t, result.NotUndone, 2)
+	require.Less(t, slices.Index(w.calls, "SweepDestination@shard-1/2"), slices.Index(w.calls, "LiftFence@root/3"))
+	w.givenBack()
+}
+
+func TestUndo_DestinationThatIsOpenAndCannotBeClosed_KeepsTheFenceUntilAPersonHasClosedIt(t *testing.T) {
+	w := openedDestination(t)
+	w.left = true
+	w.faults["SweepDestination"] = slices.Repeat([]func() error{broken}, 1_000)
+	var waiting workflows.Status
+	w.env.RegisterDelayedCallback(func() { waiting = w.status() }, time.Hour)
+	w.env.RegisterDelayedCallback(func() { w.opened, w.sheets.destination.Inactive = false, true }, 2*time.Hour)
+	w.move(usualInput)
+
+	require.True(t, waiting.Fenced)
+	require.Contains(t, waiting.Advice, "shard shard-1 may serve the tenant, so the origin stays fenced")
+	require.Contains(t, waiting.Advice, "this cannot be mended by another try")
+	_, result := w.failure()
+	require.Contains(t, result.Undone, "lifted the fence on shard root")
+	require.Len(t, result.NotUndone, 3, "what is left there is told")
+	require.False(t, w.fenced)
+}
+
+func TestUndo_DestinationThatStandsFenced_DoesNotKeepTheOriginFenced(t *testing.T) {
+	w := openedDestination(t)
+	w.faults["CopyEntries"] = []func() error{broken}
+	w.left = true
+	w.faults["SweepDestination"] = slices.Repeat([]func() error{broken}, 2)
+	w.sheets.destination.Inactive = true
+	started := w.env.Now()
+	w.move(usualInput)
+
+	_, result := w.failure()
+	require.Len(t, result.NotUndone, 3)
+	require.Less(t, w.env.Now().Sub(started), time.Minute)
+	require.False(t, w.fenced)
+}
+
+// Whoever has the claims by now, a recovery or another move, has both shards to answer for; the tenant may live at the destination.
+func TestUndo_WhoseClaimsSomebodyElseHas_WaitsForNothing(t *testing.T) {
+	w := openedDestination(t)
+	w.left = true
+	taken := func() error { return activities.Refuse(activities.TokenLost, "held by another run") }
+	w.onCall["Seal"] = func() {
+		for _, name := range []string{"RaiseToken", "TouchOrigin", "LiftFence", "WakeShard", "SweepDestination", "Release"} {
+			w.faults[name] = slices.Repeat([]func() error{taken}, 1_000)
+		}
+	}
+	started := w.env.Now()
+	w.move(usualInput)
+
+	failure, _ := w.failure()
+	require.Contains(t, failure.Message(), "held by another run")
+	require.Less(t, w.env.Now().Sub(started), time.Minute)
+	require.True(t, w.fenced, "nothing was lifted")
 }
 
 func TestUndo_RouteThatAFrontProxyHasLost_IsTouchedUntilItIsBack(t *testing.T) {

@@ -59,6 +59,7 @@ type world struct {
 	acted    func(name string)   // after each call of an activity
 	claimant activities.RunState // what Temporal says of the workflow that the claims name
 	lost     bool                // a person said that the destination is
+	left     bool                // what cannot be deleted at the destination
 	sheets   *sheets             // what a recovery finds, where not what the world is
 
 	mutex   sync.Mutex
@@ -77,6 +78,7 @@ type shards struct {
 	written     int64 // revision of the commit's landing, 0 before
 	sealed      bool
 	enclosed    bool // the destination has its LogicalCluster, fenced
+	opened      bool // somebody has taken that fence away
 	copied      bool
 	originGone  bool      // its LogicalCluster
 	emptiedAt   time.Time // when its entries went
@@ -299,7 +301,7 @@ func (w *world) answerClaims() {
 	})
 	onShard(w, "Release", func(shard string, _ activities.GuardInput) {
 		w.must(!w.fenced || w.originGone, "the origin's fence never outlives a claim")
-		w.must(w.lost || w.written > 0 || !w.enclosed && !w.copied, "no half-filled destination outlives a claim")
+		w.must(w.lost || w.left || w.written > 0 || !w.enclosed && !w.copied, "no half-filled destination outlives a claim")
 		delete(w.tokens, shard)
 	})
 	onDo(w, "RaiseToken", func(input activities.RaiseInput) { w.raise(origin, input.To) })
@@ -321,7 +323,8 @@ func (w *world) answerOnOrigin() {
 	})
 	onDo(w, "LiftFence", func(activities.GuardInput) {
 		w.must(w.lost || w.written == 0 && (w.sealed || w.tokens[destination] == 0), "the fence is lifted only after the seal")
-		w.must(w.lost || !w.enclosed && !w.copied, "the fence is lifted only once the destination is empty")
+		w.must(w.lost || w.left || !w.enclosed && !w.copied, "the fence is lifted only once the destination is empty")
+		w.must(w.lost || !w.opened, "the fence is never lifted beside an open destination")
 		w.fenced = false
 	})
 	onDo(w, "WakeShard", func(activities.GuardInput) { w.blind = false })
@@ -429,11 +432,11 @@ func (w *world) answerOnDestination() {
 	})
 	onDo(w, "DropDestinationLogicalCluster", func(activities.GuardInput) {
 		w.must(w.sealed && w.written == 0, "the destination is emptied only after the seal")
-		w.enclosed = false
+		w.enclosed, w.opened = false, false
 	})
 	onDo(w, "SweepDestination", func(activities.GuardInput) {
 		w.must(w.sealed && w.written == 0, "the destination is swept only after the seal")
-		w.enclosed, w.copied = false, false
+		w.enclosed, w.opened, w.copied = false, false, false
 	})
 	onDo(w, "DropDestinationEntries", func(activities.GuardInput) {
 		w.must(w.sealed && w.written == 0, "the destination is emptied only after the seal")
