@@ -37,6 +37,7 @@ func (m *migration) insistWhile(
 		}
 		workflow.GetLogger(ctx).Error("Step must not be skipped and is tried again", "step", what, "pause", pause, "error", err)
 		m.advise(ctx, "%s: %s. Mend the cause; it is tried again every %s", what, message(err), pause)
+		m.stalled(ctx)
 		if err := timer(ctx, Duration(pause), "Pause before the next try").Get(ctx, nil); err != nil {
 			workflow.GetLogger(ctx).Error("Pause was cut short", "error", err)
 		}
