@@ -1,9 +1,11 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kcp-migrate/kcp-migrate/activities/objects"
@@ -196,15 +198,31 @@ func touched(err error) (*TouchResult, error) {
 	return &TouchResult{}, nil
 }
 
+// stragglersListed bounds how many stragglers one sweep tells, so that they fit into a payload of 512 KiB, above which Temporal
+// warns, with what becomes of them; the next sweep tells more.
+const stragglersListed = 500
+
+// goneListed bounds how many deletions by others are named; nothing is done about them.
+const goneListed = 200
+
 // DeleteOriginEntries deletes at the origin what both sides agreed on, and returns what has changed since.
 func (s *Shard) DeleteOriginEntries(ctx context.Context, input DeleteInput) (*DeleteResult, error) {
 	result := &DeleteResult{}
 	err := heartbeating(ctx, func(ctx context.Context) (err error) {
-		result.Deleted, result.Stragglers, err = s.Store.DeleteVerified(ctx, input.Guard, input.Revision)
-		if err != nil {
+		if result.Revision, err = s.Store.Revision(ctx); err != nil {
+			return fmt.Errorf("read revision of shard %s: %w", s.Name, err)
+		}
+		deleted, stragglers, err := s.Store.DeleteVerified(ctx, input.Guard, input.Revision)
+		unknown := errors.Is(err, ErrDeletionsUnknown)
+		if err != nil && !unknown {
 			return fmt.Errorf("delete entries of %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err)
 		}
-		result.Stragglers = result.Stragglers[:min(len(result.Stragglers), stragglersListed)]
+		result.Deleted = deleted
+		result.tell(stragglers, input.Accounted)
+		if input.Accounted == 0 {
+			result.tellGone(stragglers)
+			result.DeletionsUnknown = unknown
+		}
 		return nil
 	})
 	if err != nil {
@@ -213,11 +231,37 @@ func (s *Shard) DeleteOriginEntries(ctx context.Context, input DeleteInput) (*De
 	return result, nil
 }
 
-// stragglersListed bounds how many stragglers one sweep tells, so that they fit into a payload; the next sweep tells more.
-const stragglersListed = 2000
+// tell names the oldest of those that were not accounted for before. What one Txn wrote stays together, for the next sweep begins
+// behind its revision. Nothing is sure of what was written while the sweep ran: it is told again.
+func (r *DeleteResult) tell(stragglers []Straggler, accounted int64) {
+	late := slices.DeleteFunc(slices.Clone(stragglers), func(found Straggler) bool {
+		return found.Deleted || found.OriginRevision <= accounted
+	})
+	slices.SortStableFunc(late, func(a, b Straggler) int { return cmp.Compare(a.OriginRevision, b.OriginRevision) })
+	end := min(len(late), stragglersListed)
+	for end > 0 && end < len(late) && late[end].OriginRevision == late[end-1].OriginRevision {
+		end++
+	}
+	r.Stragglers, r.More, r.Accounted = late[:end], len(late)-end, r.Revision
+	if r.More > 0 {
+		r.Accounted = min(r.Revision, late[end-1].OriginRevision)
+	}
+}
+
+func (r *DeleteResult) tellGone(stragglers []Straggler) {
+	for _, found := range stragglers {
+		switch {
+		case !found.Deleted:
+		case len(r.Gone) == goneListed:
+			r.MoreGone++
+		default:
+			found.Reason = "deleted at the origin after the verification; deletions are not carried"
+			r.Gone = append(r.Gone, found)
+		}
+	}
+}
 
 // CarryStragglers brings late writes of the origin to the destination where nobody has written since the commit.
-// Deletions are never carried.
 func (s *Shard) CarryStragglers(ctx context.Context, input CarryInput) (*CarryResult, error) {
 	source, hangUp, err := s.Dialer.Dial(input.Origin.Address)
 	if err != nil {
@@ -236,11 +280,9 @@ func (s *Shard) CarryStragglers(ctx context.Context, input CarryInput) (*CarryRe
 }
 
 func (s *Shard) carry(ctx context.Context, source Source, input CarryInput) ([]Straggler, error) {
-	var refs []Ref
-	for _, straggler := range input.Stragglers {
-		if !straggler.Deleted {
-			refs = append(refs, straggler.Ref)
-		}
+	refs := make([]Ref, len(input.Stragglers))
+	for i, straggler := range input.Stragglers {
+		refs[i] = straggler.Ref
 	}
 	entries, err := source.Get(ctx, input.Origin.Guard, refs)
 	if err != nil {
@@ -265,9 +307,6 @@ func (s *Shard) carry(ctx context.Context, source Source, input CarryInput) ([]S
 func (s *Shard) carryOne(ctx context.Context, input CarryInput, straggler Straggler, entry Entry, exists bool) (Straggler, error) {
 	straggler.OriginRevision = max(straggler.OriginRevision, entry.ModRevision)
 	switch {
-	case straggler.Deleted:
-		straggler.Reason = "deleted at the origin after the verification; deletions are not carried"
-		return straggler, nil
 	case input.DroppedAt > 0 && straggler.OriginRevision > input.DroppedAt:
 		straggler.Discarded = true
 		straggler.Reason = "written at the origin by kcp's own controllers after its LogicalCluster had gone; deleted there"

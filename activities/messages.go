@@ -191,13 +191,26 @@ type CommitResult struct {
 type DeleteInput struct {
 	Guard    Guard `json:"guard"`
 	Revision int64 `json:"revision"`
+	// Accounted is what an earlier sweep gave: stragglers up to there are not told again. 0 in the first.
+	Accounted int64 `json:"accounted,omitempty"`
 }
 
 // DeleteResult tells what was deleted and what had changed.
 type DeleteResult struct {
 	Deleted int64 `json:"deleted"`
-	// Stragglers are 2,000 at most.
+	// Revision is the origin's as the sweep began.
+	Revision int64 `json:"revision"`
+	// Stragglers are some 500 at most, the oldest first.
 	Stragglers []Straggler `json:"stragglers,omitempty"`
+	// More counts the younger stragglers, which the next sweep tells.
+	More int `json:"more,omitempty"`
+	// Accounted is the origin's revision up to which all stragglers have been told by now.
+	Accounted int64 `json:"accounted"`
+	// Gone are entries that others have deleted, 200 at most; MoreGone counts the rest. Only the first sweep tells them.
+	Gone     []Straggler `json:"gone,omitempty"`
+	MoreGone int         `json:"moreGone,omitempty"`
+	// DeletionsUnknown: the first sweep cannot tell them, because etcd has compacted its history since Revision.
+	DeletionsUnknown bool `json:"deletionsUnknown,omitempty"`
 }
 
 // DropResult is the revision of the origin by which its LogicalCluster was gone.

@@ -19,6 +19,8 @@ var (
 	ErrClaimed = errors.New("logical cluster is claimed by another move")
 	// ErrCompacted: the pinned revision is gone; read again at a newer one.
 	ErrCompacted = errors.New("revision was compacted")
+	// ErrDeletionsUnknown: all was done, but what others have deleted cannot be told any more.
+	ErrDeletionsUnknown = errors.New("deletions by others cannot be told")
 	// ErrCommitted: the commit of this move has landed.
 	ErrCommitted = errors.New("commit has landed")
 	// ErrNoSpace: etcd is out of space.
@@ -138,7 +140,8 @@ type Writer interface {
 	// was not written: it changed, is gone, or somebody else's is there.
 	PutIfUnchanged(ctx context.Context, guard Guard, entry Entry, maxModRevision int64) (int64, error)
 	// DeleteVerified deletes the entries, all but the LogicalCluster, that have not changed since the verified revision.
-	// What has changed is left and returned, deletions since then too. Idempotent.
+	// What has changed is left and returned, deletions since then too. Idempotent. ErrDeletionsUnknown, beside all else, where
+	// etcd's history does not reach back to that revision.
 	DeleteVerified(ctx context.Context, guard Guard, verifiedRevision int64) (deleted int64, changed []Straggler, err error)
 	// DeleteRefs deletes the named entries where their ModRevision is the given one. ErrConflict where one is not.
 	DeleteRefs(ctx context.Context, guard Guard, entries []Listed) error

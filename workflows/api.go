@@ -160,14 +160,27 @@ type Result struct {
 	// TimeAway is from the fence to the destination's serving, as the workflow saw it, an upper bound.
 	TimeAway Duration `json:"timeAway"`
 	Steps    []Step   `json:"steps,omitempty"`
-	// Stragglers are writes that reached the origin after its entries were verified.
+	// Stragglers are writes that reached the origin after its entries were verified: 200 at most, first of all those that were
+	// not carried.
 	Stragglers []activities.Straggler `json:"stragglers,omitempty"`
+	// StragglerCounts counts them all.
+	StragglerCounts StragglerCounts `json:"stragglerCounts,omitzero"`
 	// Warnings are for a person to read, OwnerGone among them.
 	Warnings []string `json:"warnings,omitempty"`
 	// Undone says step by step what an undo took back.
 	Undone []string `json:"undone,omitempty"`
 	// NotUndone says what it could not take back, and why. A person has to: docs/operations.md.
 	NotUndone []string `json:"notUndone,omitempty"`
+}
+
+// StragglerCounts counts late writes by what became of them.
+type StragglerCounts struct {
+	// Carried are at the destination now.
+	Carried int `json:"carried,omitempty"`
+	// NotCarried are for a person to look at, deletions among them.
+	NotCarried int `json:"notCarried,omitempty"`
+	// Discarded were kcp's own controllers', once nobody else was let in.
+	Discarded int `json:"discarded,omitempty"`
 }
 
 // Step is one finished step.

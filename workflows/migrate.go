@@ -66,6 +66,8 @@ type migration struct {
 	commitInput    activities.CommitInput
 	commitRevision int64
 	droppedAt      int64 // the origin's revision once its LogicalCluster was gone
+	accounted      int64 // the origin's revision up to which stragglers have been told
+	fates          map[activities.Ref]fate
 	phaseSince     time.Time
 }
 
@@ -73,7 +75,7 @@ func newMigration(ctx workflow.Context, input Input) *migration {
 	info := workflow.GetInfo(ctx)
 	// The original run's ID survives a reset of the workflow, and so does the claim that names it.
 	token := activities.NewToken(info.OriginalRunID)
-	m := &migration{input: input.withDefaults(), info: info, originToken: token, destinationToken: token}
+	m := &migration{input: input.withDefaults(), info: info, originToken: token, destinationToken: token, fates: map[activities.Ref]fate{}}
 	m.status.LogicalCluster = input.LogicalCluster
 	m.status.DestinationShard = input.DestinationShard
 	m.status.DryRun = input.DryRun

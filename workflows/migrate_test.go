@@ -285,11 +285,11 @@ func TestMigrate_StragglersWithoutEnd_AreLeftAndReported(t *testing.T) {
 
 func TestMigrate_StragglerThatCannotBeCarried_IsNamedOnceAndLeft(t *testing.T) {
 	w := newWorld(t)
-	gone := activities.Straggler{Ref: activities.Ref{Family: keyspace.Family{Group: "core", Resource: "secrets"}, Suffix: "default/gone"}, Deleted: true}
-	w.stragglers = [][]activities.Straggler{{gone}, {gone}, {gone}}
+	w.backlog = newBacklog(1, func(activities.Straggler) bool { return false })
 	w.move(usualInput)
 
 	require.Len(t, w.result().Stragglers, 1)
+	require.Len(t, w.backlog.left, 1)
 	require.Empty(t, w.result().Warnings)
 }
 

@@ -3,7 +3,6 @@ package workflows
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -396,35 +395,42 @@ func (m *migration) touchingDestination(ctx workflow.Context) workflow.Context {
 }
 
 // sweepOrigin deletes the origin's entries. What was written there since they were verified is carried to the
-// destination and then goes too; what cannot be carried stays, for a person to look at.
+// destination and then goes too; what cannot be carried stays, for a person to look at. A sweep tells some hundreds of stragglers
+// at a time, the oldest first. A round is over once all have been looked after that were there as it began, so that there is an end
+// to it however fast something writes.
 func (m *migration) sweepOrigin(ctx workflow.Context) {
-	for round := 0; ; round++ {
-		input := activities.DeleteInput{Guard: m.originGuard(), Revision: m.verified.OriginRevision}
-		swept := insistOnResult(m.atOrigin(ctx, long, "Delete the entries at the origin"), m, shard.DeleteOriginEntries, input)
+	var roundEnds int64
+	for round := 0; ; {
+		swept := m.sweep(ctx)
 		late := m.unaccounted(swept.Stragglers)
-		if len(late) == 0 {
+		if len(late) == 0 && swept.More == 0 {
 			return
 		}
-		if round == sweepRounds {
-			m.leave(late)
+		if swept.Accounted >= roundEnds {
+			round++
+			roundEnds = swept.Revision
+		}
+		if round > sweepRounds {
+			m.leave(late, swept)
 			return
 		}
-		m.carry(ctx, late)
+		if len(late) > 0 {
+			m.carry(ctx, late)
+		}
 	}
 }
 
-// unaccounted leaves out what the result names already.
-func (m *migration) unaccounted(swept []activities.Straggler) []activities.Straggler {
-	return slices.DeleteFunc(swept, func(found activities.Straggler) bool {
-		return slices.ContainsFunc(m.status.Stragglers, func(named activities.Straggler) bool {
-			return named.Ref == found.Ref && named.Deleted == found.Deleted && named.OriginRevision == found.OriginRevision
-		})
-	})
+func (m *migration) sweep(ctx workflow.Context) *activities.DeleteResult {
+	input := activities.DeleteInput{Guard: m.originGuard(), Revision: m.verified.OriginRevision, Accounted: m.accounted}
+	swept := insistOnResult(m.atOrigin(ctx, long, "Delete the entries at the origin"), m, shard.DeleteOriginEntries, input)
+	m.accounted = swept.Accounted
+	m.accountForDeletions(swept)
+	return swept
 }
 
 func (m *migration) carry(ctx workflow.Context, stragglers []activities.Straggler) {
 	for i := range stragglers {
-		stragglers[i].DestinationRevision = m.carriedBefore(stragglers[i].Ref)
+		stragglers[i].DestinationRevision = m.fates[stragglers[i].Ref].carriedAt
 	}
 	input := activities.CarryInput{
 		Guard:            m.destinationGuard(),
@@ -436,29 +442,28 @@ func (m *migration) carry(ctx workflow.Context, stragglers []activities.Straggle
 	}
 	summary := fmt.Sprintf("Look after %d late writes", len(stragglers))
 	carried := insistOnResult(m.atDestination(ctx, long, summary), m, shard.CarryStragglers, input)
-	m.status.Stragglers = append(m.status.Stragglers, carried.Stragglers...)
-	drop := activities.DropCarriedInput{Guard: m.originGuard(), Stragglers: carried.Stragglers}
-	insistOn(m.atOrigin(ctx, long, "Delete what was looked after"), m, shard.DropCarried, drop)
-}
-
-// carriedBefore is the revision at which an earlier write of the same entry was carried, 0 where none was.
-func (m *migration) carriedBefore(ref activities.Ref) int64 {
-	var revision int64
-	for _, carried := range m.status.Stragglers {
-		if carried.Ref == ref {
-			revision = max(revision, carried.DestinationRevision)
+	drop := activities.DropCarriedInput{Guard: m.originGuard()}
+	for _, straggler := range carried.Stragglers {
+		m.account(straggler)
+		if straggler.Carried || straggler.Discarded {
+			straggler.Reason = "" // for the history's sake
+			drop.Stragglers = append(drop.Stragglers, straggler)
 		}
 	}
-	return revision
+	if len(drop.Stragglers) > 0 {
+		insistOn(m.atOrigin(ctx, long, "Delete what was looked after"), m, shard.DropCarried, drop)
+	}
 }
 
 // leave reports what something goes on writing at the origin, where it stays for a person to look at.
-func (m *migration) leave(stragglers []activities.Straggler) {
+func (m *migration) leave(stragglers []activities.Straggler, swept *activities.DeleteResult) {
 	for _, straggler := range stragglers {
 		straggler.Reason = fmt.Sprintf("still written at the origin after %d sweeps; left there", sweepRounds)
-		m.status.Stragglers = append(m.status.Stragglers, straggler)
+		m.account(straggler)
 	}
-	m.warn("%d entries are still being written on shard %s and were left there", len(stragglers), m.status.OriginShard)
+	m.status.StragglerCounts.NotCarried += swept.More
+	m.accounted = swept.Revision
+	m.warn("%d entries are still being written on shard %s and were left there", len(stragglers)+swept.More, m.status.OriginShard)
 }
 
 // finalizeDestination proves that the tenant is whole where it is now, and lets go.

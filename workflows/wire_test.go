@@ -29,9 +29,10 @@ func someResult() workflows.Result {
 			ExpectedTimeAway: workflows.Duration(301 * time.Millisecond), Warnings: []string{"look out"},
 		},
 		DryRun: true, Entries: 12, Bytes: 3_400, SHA256: "digest", TimeAway: workflows.Duration(450 * time.Millisecond),
-		Steps:      []workflows.Step{{Name: "preflight", Took: workflows.Duration(time.Second)}},
-		Stragglers: []activities.Straggler{{Ref: activities.Ref{Family: keyspace.Family{Group: "core", Resource: "secrets"}, Suffix: "default/late"}, Carried: true}},
-		Warnings:   []string{"look out"}, Undone: []string{"lifted the fence on shard root"},
+		Steps:           []workflows.Step{{Name: "preflight", Took: workflows.Duration(time.Second)}},
+		Stragglers:      []activities.Straggler{{Ref: activities.Ref{Family: keyspace.Family{Group: "core", Resource: "secrets"}, Suffix: "default/late"}, Carried: true}},
+		StragglerCounts: workflows.StragglerCounts{Carried: 1, NotCarried: 2, Discarded: 3},
+		Warnings:        []string{"look out"}, Undone: []string{"lifted the fence on shard root"},
 	}
 }
 

@@ -50,6 +50,10 @@ type world struct {
 	deleted           bool                      // the tenant was, while the move ran
 	verifyRounds      []activities.VerifyResult // answers of the first rounds; then they match
 	stragglers        [][]activities.Straggler  // found by the first sweeps
+	backlog           *backlog                  // found by all sweeps
+	gone              []activities.Straggler    // told by the first sweep
+	moreGone          int
+	compacted         bool                      // the origin's history since the verification
 	delays            map[string]time.Duration  // of the first call of an activity
 	faults            map[string][]func() error // what the calls of an activity meet before they act
 	lostAnswers       map[string][]func() error // and after
@@ -341,12 +345,18 @@ func (w *world) answerOnOrigin() {
 		w.originGone = true
 		return activities.DropResult{Revision: 9_200}
 	})
-	on(w, "DeleteOriginEntries", func(activities.DeleteInput) activities.DeleteResult {
+	on(w, "DeleteOriginEntries", func(input activities.DeleteInput) activities.DeleteResult {
 		w.must(w.written > 0 && w.originGone, "entries go after the commit and after the LogicalCluster")
 		if !w.originEmpty {
 			w.originEmpty, w.emptiedAt = true, w.env.Now()
 		}
-		result := activities.DeleteResult{Deleted: 5_010}
+		result := activities.DeleteResult{Deleted: 5_010, Revision: 9_300, Accounted: 9_300}
+		if input.Accounted == 0 {
+			result.Gone, result.MoreGone, result.DeletionsUnknown = w.gone, w.moreGone, w.compacted
+		}
+		if w.backlog != nil {
+			w.backlog.tell(&result, input.Accounted)
+		}
 		if len(w.stragglers) > 0 {
 			result.Stragglers, w.stragglers = w.stragglers[0], w.stragglers[1:]
 		}
@@ -359,6 +369,9 @@ func (w *world) answerOnOrigin() {
 	})
 	onDo(w, "DropCarried", func(input activities.DropCarriedInput) {
 		w.must(len(input.Stragglers) > 0, "what was carried is dropped")
+		if w.backlog != nil {
+			w.backlog.drop(input.Stragglers)
+		}
 	})
 	on(w, "AwaitRoute", func(input activities.RouteInput) activities.RouteResult {
 		w.must(input.Shard == origin && !w.fenced && w.written == 0 || input.Shard == destination && w.written > 0, "the route leads to where the tenant is served")
@@ -422,7 +435,7 @@ func (w *world) answerOnDestination() {
 	on(w, "CarryStragglers", func(input activities.CarryInput) activities.CarryResult {
 		carried := slices.Clone(input.Stragglers)
 		for i := range carried {
-			carried[i].Carried = true
+			carried[i].Carried = w.backlog == nil || w.backlog.carry(carried[i])
 		}
 		return activities.CarryResult{Stragglers: carried}
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math"
 	"slices"
@@ -27,7 +26,7 @@ const deletePage = 1000
 // Whether a key that is gone was deleted here or by somebody else is read from etcd's history, so that the answer is the
 // same when an earlier attempt had deleted half: every deletion of ours at an origin writes its range to one key in the
 // same Txn, and whose keys were gone by the first of them was not us. Where that history has been compacted, deletions
-// cannot be told: they are not reported, and a warning is logged.
+// cannot be told: ErrDeletionsUnknown comes beside all the rest.
 func (s *Store) DeleteVerified(
 	ctx context.Context, guard activities.Guard, verifiedRevision int64,
 ) (int64, []activities.Straggler, error) {
@@ -44,9 +43,8 @@ func (s *Store) DeleteVerified(
 	}
 	gone, err := s.deletedByOthers(ctx, guard.LogicalCluster, verifiedRevision)
 	if errors.Is(err, activities.ErrCompacted) {
-		slog.WarnContext(ctx, "deletions since the verification cannot be told: etcd has compacted its revision",
-			"logicalCluster", guard.LogicalCluster, "revision", verifiedRevision)
-		return deleted, changed, nil
+		return deleted, changed, fmt.Errorf("look for deletions in logical cluster %s since revision %d, which etcd has compacted: %w",
+			guard.LogicalCluster, verifiedRevision, activities.ErrDeletionsUnknown)
 	}
 	return deleted, append(changed, gone...), err
 }

@@ -178,7 +178,7 @@ func printResult(out *tabwriter.Writer, result *workflows.Result) {
 		property(out, "Time away", durationText(time.Duration(result.TimeAway)))
 	}
 	printSteps(out, result.Steps)
-	list(out, "Stragglers", stragglerLines(result.Stragglers))
+	list(out, "Stragglers", stragglerLines(result))
 	list(out, "Warnings", result.Warnings)
 	list(out, "Undone", result.Undone)
 	list(out, "Not undone, see docs/operations.md", result.NotUndone)
@@ -195,17 +195,21 @@ func printSteps(out io.Writer, steps []workflows.Step) {
 	}
 }
 
-// stragglerLines only counts what kcp's controllers wrote where nobody lives any more: all of it is in the JSON.
-func stragglerLines(stragglers []activities.Straggler) []string {
+// stragglerLines name what a person must know. What kcp's controllers wrote where nobody lives any more is only counted, and so is
+// what the result has no room to name.
+func stragglerLines(result *workflows.Result) []string {
 	var lines []string
-	discarded := 0
-	for _, straggler := range stragglers {
-		if straggler.Discarded {
-			discarded++
-			continue
-		}
+	named := workflows.StragglerCounts{}
+	for _, straggler := range result.Stragglers {
 		fate := "carried to the destination"
-		if !straggler.Carried {
+		switch {
+		case straggler.Discarded:
+			named.Discarded++
+			continue
+		case straggler.Carried:
+			named.Carried++
+		default:
+			named.NotCarried++
 			fate = "not carried: " + straggler.Reason
 		}
 		write := "written"
@@ -214,8 +218,16 @@ func stragglerLines(stragglers []activities.Straggler) []string {
 		}
 		lines = append(lines, fmt.Sprintf("%s, %s at the origin after verification, %s", straggler.Ref, write, fate))
 	}
-	if discarded > 0 {
-		lines = append(lines, fmt.Sprintf("%d entries that kcp's own controllers wrote after the origin's LogicalCluster had gone were deleted there", discarded))
+	counts := result.StragglerCounts
+	if more := counts.NotCarried - named.NotCarried; more > 0 {
+		lines = append(lines, fmt.Sprintf("%s more were NOT carried; the results of DeleteOriginEntries and CarryStragglers in the workflow's history name them, see docs/operations.md",
+			countText(int64(more))))
+	}
+	if more := counts.Carried - named.Carried; more > 0 {
+		lines = append(lines, countText(int64(more))+" more were carried to the destination")
+	}
+	if counts.Discarded > 0 {
+		lines = append(lines, fmt.Sprintf("%s entries that kcp's own controllers wrote after the origin's LogicalCluster had gone were deleted there", countText(int64(counts.Discarded))))
 	}
 	return lines
 }

@@ -244,12 +244,16 @@ func TestProgramName_IsWhatThePersonTypes(t *testing.T) {
 }
 
 func TestStragglerLines_NameWhatAPersonMustKnow_AndCountTheRest(t *testing.T) {
-	discarded := activities.Straggler{Ref: ref("core/configmaps", "default/kube-root-ca.crt"), Discarded: true, Reason: "controllers"}
-	lines := stragglerLines(append(completedResult().Stragglers, discarded))
+	result := completedResult()
+	result.Stragglers = append(result.Stragglers, activities.Straggler{Ref: ref("core/configmaps", "default/kube-root-ca.crt"), Discarded: true, Reason: "controllers"})
+	result.StragglerCounts = workflows.StragglerCounts{Carried: 2_001, NotCarried: 3_001, Discarded: 9}
+	lines := stragglerLines(&result)
 
-	require.Len(t, lines, 3)
+	require.Len(t, lines, 5)
 	require.Contains(t, lines[0], "default/late, written at the origin after verification, carried to the destination")
 	require.Contains(t, lines[1], "default/gone, deleted at the origin after verification, not carried: deletes are not carried")
-	require.Contains(t, lines[2], "1 entries that kcp's own controllers wrote")
-	require.Empty(t, stragglerLines(nil))
+	require.Contains(t, lines[2], "3,000 more were NOT carried")
+	require.Contains(t, lines[3], "2,000 more were carried")
+	require.Contains(t, lines[4], "9 entries that kcp's own controllers wrote")
+	require.Empty(t, stragglerLines(&workflows.Result{}))
 }
