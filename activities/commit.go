@@ -45,9 +45,9 @@ func (s *Shard) land(ctx context.Context, source Source, input CommitInput) (int
 	if err != nil {
 		return 0, fmt.Errorf("read LogicalCluster of the origin: %w", err)
 	}
-	present, err := s.Store.LogicalCluster(ctx, input.Guard.LogicalCluster)
+	_, present, err := s.enclosure(ctx, input.Guard.LogicalCluster)
 	if err != nil {
-		return 0, fmt.Errorf("read LogicalCluster of the destination: %w", err)
+		return 0, err
 	}
 	if err := s.completeBoundCRDs(ctx, source, input); err != nil {
 		return 0, err

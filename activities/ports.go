@@ -133,8 +133,8 @@ type Reader interface {
 type Writer interface {
 	// Write puts entries in Txns, a few in flight; acknowledged is called in order as they land.
 	Write(ctx context.Context, guard Guard, batches Batches, acknowledged func(Written)) error
-	// Repair puts entries and deletes refs.
-	Repair(ctx context.Context, guard Guard, puts []Entry, deletes []Ref) error
+	// Repair puts entries and deletes refs while the LogicalCluster is at a revision (0: while there is none), else ErrConflict.
+	Repair(ctx context.Context, guard Guard, enclosedAt int64, puts []Entry, deletes []Ref) error
 	// PutIfUnchanged writes an entry only where the present one's ModRevision is at most maxModRevision
 	// (0: only where there is none, else only where there is one). Returns the entry's new ModRevision, 0 where it
 	// was not written: it changed, is gone, or somebody else's is there.

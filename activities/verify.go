@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
+	"github.com/kcp-migrate/kcp-migrate/activities/objects"
 )
 
 const (
@@ -45,6 +47,10 @@ func (s *Shard) VerifyEntries(ctx context.Context, input VerifyInput) (*VerifyRe
 }
 
 func (s *Shard) verify(ctx context.Context, source Source, input VerifyInput) (*VerifyResult, error) {
+	_, enclosed, err := s.enclosure(ctx, input.Guard.LogicalCluster)
+	if err != nil {
+		return nil, err
+	}
 	origin, destination, err := s.digests(ctx, source, input)
 	if err != nil {
 		return nil, err
@@ -56,7 +62,26 @@ func (s *Shard) verify(ctx context.Context, source Source, input VerifyInput) (*
 		result.Match = true
 		return result, nil
 	}
-	return result, s.repair(ctx, source, input, origin.Revision, families, result)
+	return result, s.repair(ctx, source, input, enclosed.ModRevision, origin.Revision, families, result)
+}
+
+// enclosure is the destination's LogicalCluster, as it stands until the commit. Where the tenant is no workspace's, nobody repeats
+// a deletion of it that the front-proxies led here.
+func (s *Shard) enclosure(ctx context.Context, logicalCluster string) (*objects.LogicalCluster, Object, error) {
+	parsed, present, err := s.readLogicalCluster(ctx, logicalCluster)
+	gone := errors.Is(err, ErrNotFound)
+	if err != nil && !gone {
+		return nil, Object{}, err
+	}
+	if !gone && parsed.BeingDeleted() {
+		_, owner, _ := parsed.Owner()
+		gone = owner == ""
+	}
+	if gone {
+		return nil, Object{}, Refuse(BeingDeleted,
+			"somebody deleted logical cluster %s on shard %s before the commit. The origin has it still: once the move is taken back, delete it there if that was meant", logicalCluster, s.Name)
+	}
+	return parsed, present, nil
 }
 
 // digests takes both sides' at once. The origin's revision is taken after its fence was found standing.
@@ -85,8 +110,9 @@ func (s *Shard) digests(ctx context.Context, source Source, input VerifyInput) (
 	return origin, destination, group.Wait()
 }
 
-// repair brings the differing families into line with the origin.
-func (s *Shard) repair(ctx context.Context, source Source, input VerifyInput, originRevision int64, families []keyspace.Family, result *VerifyResult) error {
+// repair brings the differing families into line with the origin, unless somebody edited the LogicalCluster since both sides were
+// digested: then the next attempt sees whether it stands open.
+func (s *Shard) repair(ctx context.Context, source Source, input VerifyInput, enclosedAt, originRevision int64, families []keyspace.Family, result *VerifyResult) error {
 	wanted, err := source.List(ctx, input.Origin.Guard, families, originRevision)
 	if err != nil {
 		return fmt.Errorf("list differing families of the origin: %w", err)
@@ -109,7 +135,7 @@ func (s *Shard) repair(ctx context.Context, source Source, input VerifyInput, or
 	if err != nil {
 		return fmt.Errorf("read differing entries of the origin: %w", err)
 	}
-	if err := s.Store.Repair(ctx, input.Guard, entries, deletes); err != nil {
+	if err := s.Store.Repair(ctx, input.Guard, enclosedAt, entries, deletes); err != nil {
 		return fmt.Errorf("repair the destination: %w", err)
 	}
 	return nil
@@ -118,7 +144,7 @@ func (s *Shard) repair(ctx context.Context, source Source, input VerifyInput, or
 // requireEnclosed refuses to repair what somebody opened: an admin of the tenant may, and the front-proxies lead here by then.
 // What clients have written here since would be taken for a difference and be gone without a word.
 func (s *Shard) requireEnclosed(ctx context.Context, guard Guard, differing []Ref) error {
-	present, _, err := s.readLogicalCluster(ctx, guard.LogicalCluster)
+	present, _, err := s.enclosure(ctx, guard.LogicalCluster)
 	if err != nil {
 		return err
 	}

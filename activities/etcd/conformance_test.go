@@ -422,7 +422,7 @@ func TestWrite_OfWhatIsNotAnEntryOfTheTenant_IsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			entry := activities.Entry{Ref: ref, Value: []byte("x")}
 			require.Error(t, store.Write(t.Context(), guard, oneBatch([]activities.Entry{entry}), ignore))
-			require.Error(t, store.Repair(t.Context(), guard, nil, []activities.Ref{ref}))
+			require.Error(t, store.Repair(t.Context(), guard, enclosedAt(t, store), nil, []activities.Ref{ref}))
 			require.Error(t, store.DeleteRefs(t.Context(), guard, []activities.Listed{{Ref: ref}}))
 			_, err := store.PutIfUnchanged(t.Context(), guard, entry, 0)
 			require.Error(t, err)
@@ -457,7 +457,7 @@ func TestWrite_ToAServerWithSmallLimits_LearnsThem(t *testing.T) {
 				deletes = append(deletes, each.Ref)
 			}
 			fresh = server.open(t)
-			require.NoError(t, fresh.Repair(t.Context(), guard, entries[:50], deletes))
+			require.NoError(t, fresh.Repair(t.Context(), guard, enclosedAt(t, fresh), entries[:50], deletes))
 			require.Len(t, export(t, store, below("/registry/")), len(entries)-400+50)
 
 			huge := []activities.Entry{{Ref: entries[0].Ref, Value: []byte(strings.Repeat("z", 200<<10))}}
@@ -497,10 +497,10 @@ var everyWrite = map[string]func(ctx context.Context, store *Store, guard activi
 		return store.Write(ctx, guard, oneBatch(someEntries(1, 64)), ignore)
 	},
 	"Repair by a put": func(ctx context.Context, store *Store, guard activities.Guard) error {
-		return store.Repair(ctx, guard, someEntries(1, 64), nil)
+		return store.Repair(ctx, guard, 0, someEntries(1, 64), nil)
 	},
 	"Repair by a delete": func(ctx context.Context, store *Store, guard activities.Guard) error {
-		return store.Repair(ctx, guard, nil, []activities.Ref{someEntries(1, 64)[0].Ref})
+		return store.Repair(ctx, guard, 0, nil, []activities.Ref{someEntries(1, 64)[0].Ref})
 	},
 	"PutIfUnchanged": func(ctx context.Context, store *Store, guard activities.Guard) error {
 		_, err := store.PutIfUnchanged(ctx, guard, someEntries(1, 64)[0], 1<<60)
@@ -607,7 +607,7 @@ func TestWholeLifeOfAMove_ChangesNoOtherLogicalClustersKey(t *testing.T) {
 		_, err := store.DeleteAll(ctx, guard)
 		require.NoError(t, err)
 		require.NoError(t, store.Write(ctx, guard, oneBatch(entries), ignore))
-		require.NoError(t, store.Repair(ctx, guard, entries[:5], []activities.Ref{entries[6].Ref}))
+		require.NoError(t, store.Repair(ctx, guard, enclosedAt(t, store), entries[:5], []activities.Ref{entries[6].Ref}))
 		object, err := store.LogicalCluster(ctx, consumer)
 		require.NoError(t, err)
 		_, err = store.EditLogicalCluster(ctx, guard, consumer, object.ModRevision, object.Value)
@@ -623,6 +623,34 @@ func TestWholeLifeOfAMove_ChangesNoOtherLogicalClustersKey(t *testing.T) {
 		require.Equal(t, []string{"/registry/core.kcp.io/logicalclusters/customresources/" + consumer + "/cluster"}, keys)
 		require.NoError(t, store.Release(ctx, guard))
 		require.Empty(t, export(t, store, below("/kcp-migrate/")))
+	})
+}
+
+// enclosedAt is the ModRevision of the LogicalCluster, 0 where there is none.
+func enclosedAt(t *testing.T, store *Store) int64 {
+	t.Helper()
+	present, err := store.LogicalCluster(t.Context(), consumer)
+	if !errors.Is(err, activities.ErrNotFound) {
+		require.NoError(t, err)
+	}
+	return present.ModRevision
+}
+
+func TestRepair_OnceSomebodyHasEditedTheLogicalCluster_ChangesNothing(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *server) {
+		ctx, store := t.Context(), server.open(t)
+		entries, _ := written(t, store, 3)
+		_, err := store.EditLogicalCluster(ctx, guard, consumer, 0, []byte("fenced"))
+		require.NoError(t, err)
+		enclosed := enclosedAt(t, store)
+		require.NoError(t, store.Repair(ctx, guard, enclosed, entries[:1], []activities.Ref{entries[1].Ref}))
+		_, err = store.EditLogicalCluster(ctx, guard, consumer, enclosed, []byte("opened"))
+		require.NoError(t, err)
+		before := export(t, store, everything)
+
+		require.ErrorIs(t, store.Repair(ctx, guard, enclosed, entries[:1], nil), activities.ErrConflict)
+		require.ErrorIs(t, store.Repair(ctx, guard, enclosed, nil, []activities.Ref{entries[2].Ref}), activities.ErrConflict)
+		require.Equal(t, before, export(t, store, everything))
 	})
 }
 

@@ -286,7 +286,7 @@ func TestWrite_OfAValueThatJustFitsAnAPIServersTxn_Fits(t *testing.T) {
 			leased := activities.Entry{Ref: ref, TTL: time.Hour, Value: []byte(strings.Repeat("x", largest(t, store, keyOf(ref), lease.ID)))}
 			for _, each := range []activities.Entry{entry, leased} {
 				require.NoError(t, store.Write(ctx, run, oneBatch([]activities.Entry{each}), ignore))
-				require.NoError(t, store.Repair(ctx, run, []activities.Entry{each}, nil))
+				require.NoError(t, store.Repair(ctx, run, 0, []activities.Entry{each}, nil))
 			}
 			late := activities.Guard{LogicalCluster: consumer, Token: "another-run/1"}
 			require.ErrorIs(t, store.Write(ctx, late, oneBatch([]activities.Entry{entry}), ignore), activities.ErrTokenLost)
@@ -302,7 +302,7 @@ func TestWrite_OfAValueThatIsTooLarge_NamesItsEntry(t *testing.T) {
 	for name, err := range map[string]error{
 		"etcd's limit":             store.Write(t.Context(), guard, oneBatch(huge), ignore),
 		"the limit of its gRPC":    store.Write(t.Context(), guard, oneBatch(someEntries(1, smallRequest+(600<<10))), ignore),
-		"one among many, repaired": store.Repair(t.Context(), guard, append(someEntries(50, 64)[1:], huge...), nil),
+		"one among many, repaired": store.Repair(t.Context(), guard, 0, append(someEntries(50, 64)[1:], huge...), nil),
 	} {
 		require.ErrorIs(t, err, activities.ErrTooLarge, name)
 		require.ErrorContains(t, err, huge[0].String(), name)

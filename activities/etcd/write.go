@@ -35,10 +35,12 @@ type flight struct {
 
 // writer is one Write under way.
 type writer struct {
-	store   *Store
-	guard   activities.Guard
-	buckets *buckets
-	group   *errgroup.Group
+	store *Store
+	guard activities.Guard
+	// compares hold for every Txn, beside the guard's own.
+	compares []clientv3.Cmp
+	buckets  *buckets
+	group    *errgroup.Group
 	// slots bounds the flights from their start to their acknowledgement.
 	slots chan struct{}
 	// flights are to be acknowledged in the order in which they started.
@@ -49,14 +51,22 @@ type writer struct {
 func (s *Store) Write(
 	ctx context.Context, guard activities.Guard, batches activities.Batches, acknowledged func(activities.Written),
 ) error {
+	return s.write(ctx, guard, nil, batches, acknowledged)
+}
+
+func (s *Store) write(
+	ctx context.Context, guard activities.Guard, compares []clientv3.Cmp,
+	batches activities.Batches, acknowledged func(activities.Written),
+) error {
 	group, ctx := errgroup.WithContext(ctx)
 	w := &writer{
-		store:   s,
-		guard:   guard,
-		buckets: s.newBuckets(),
-		group:   group,
-		slots:   make(chan struct{}, txnsInFlight),
-		flights: make(chan flight, txnsInFlight),
+		store:    s,
+		guard:    guard,
+		compares: compares,
+		buckets:  s.newBuckets(),
+		group:    group,
+		slots:    make(chan struct{}, txnsInFlight),
+		flights:  make(chan flight, txnsInFlight),
 	}
 	group.Go(func() error {
 		defer close(w.flights)
@@ -124,7 +134,7 @@ func (w *writer) start(ctx context.Context, puts []put) error {
 	}
 	started := flight{puts: puts, landed: make(chan struct{})}
 	w.group.Go(func() error {
-		if err := w.store.putAll(ctx, w.guard, puts); err != nil {
+		if err := w.store.putAll(ctx, w.guard, w.compares, puts); err != nil {
 			return err
 		}
 		close(started.landed)
@@ -154,23 +164,23 @@ func (w *writer) acknowledge(ctx context.Context, acknowledged func(activities.W
 }
 
 // putAll puts these in one Txn, or in halves of it where the server refuses it for its size.
-func (s *Store) putAll(ctx context.Context, guard activities.Guard, puts []put) error {
+func (s *Store) putAll(ctx context.Context, guard activities.Guard, compares []clientv3.Cmp, puts []put) error {
 	ops := make([]clientv3.Op, len(puts))
 	size := 0
 	for i, put := range puts {
 		ops[i] = put.op
 		size += put.size
 	}
-	_, err := s.guarded(ctx, guard, nil, ops...)
+	_, err := s.guarded(ctx, guard, compares, ops...)
 	if err == nil {
 		return nil
 	}
 	if s.limits.learn(err, len(puts), size) {
 		half := len(puts) / 2
-		if err := s.putAll(ctx, guard, puts[:half]); err != nil {
+		if err := s.putAll(ctx, guard, compares, puts[:half]); err != nil {
 			return err
 		}
-		return s.putAll(ctx, guard, puts[half:])
+		return s.putAll(ctx, guard, compares, puts[half:])
 	}
 	if errors.Is(err, activities.ErrTooLarge) {
 		if err = s.putTightly(ctx, guard, ops); err == nil {
@@ -180,8 +190,8 @@ func (s *Store) putAll(ctx context.Context, guard activities.Guard, puts []put) 
 	return fmt.Errorf("put %d entries of logical cluster %s from %s on: %w", len(puts), guard.LogicalCluster, puts[0].ref, err)
 }
 
-// putTightly compares the token by its revision, which takes fewer bytes than its value: what just fitted into the API
-// server's Txn, which names its key three times, must fit into ours.
+// putTightly compares the token by its revision, which takes fewer bytes than its value, and nothing else: what just fitted into
+// the API server's Txn, which names its key three times, must fit into ours.
 func (s *Store) putTightly(ctx context.Context, guard activities.Guard, puts []clientv3.Op) error {
 	response, err := s.client.Get(ctx, tokenKey(guard.LogicalCluster))
 	if err != nil {
@@ -198,12 +208,14 @@ func (s *Store) putTightly(ctx context.Context, guard activities.Guard, puts []c
 	return err
 }
 
-// Repair puts entries and deletes refs.
+// Repair puts entries and deletes refs while the LogicalCluster is at a revision (0: while there is none), else ErrConflict: whoever
+// opens it edits it, and what is repaired must not be what a client has written since.
 func (s *Store) Repair(
-	ctx context.Context, guard activities.Guard, puts []activities.Entry, deletes []activities.Ref,
+	ctx context.Context, guard activities.Guard, enclosedAt int64, puts []activities.Entry, deletes []activities.Ref,
 ) error {
+	enclosed := []clientv3.Cmp{isAt(s.layout.LogicalClusterKey(guard.LogicalCluster), enclosedAt)}
 	batch := func(yield func([]activities.Entry, error) bool) { yield(puts, nil) }
-	if err := s.Write(ctx, guard, batch, func(activities.Written) {}); err != nil {
+	if err := s.write(ctx, guard, enclosed, batch, func(activities.Written) {}); err != nil {
 		return err
 	}
 	keys := make([]string, len(deletes))
@@ -214,17 +226,17 @@ func (s *Store) Repair(
 		}
 		keys[i] = key
 	}
-	return s.deleteKeys(ctx, guard, keys)
+	return s.deleteKeys(ctx, guard, enclosed, keys)
 }
 
-func (s *Store) deleteKeys(ctx context.Context, guard activities.Guard, keys []string) error {
+func (s *Store) deleteKeys(ctx context.Context, guard activities.Guard, compares []clientv3.Cmp, keys []string) error {
 	for len(keys) > 0 {
 		batch := keys[:min(len(keys), s.limits.maxOps())]
 		ops := make([]clientv3.Op, len(batch))
 		for i, key := range batch {
 			ops[i] = clientv3.OpDelete(key)
 		}
-		_, err := s.guarded(ctx, guard, nil, ops...)
+		_, err := s.guarded(ctx, guard, compares, ops...)
 		if err != nil && s.limits.learn(err, len(batch), 0) {
 			continue
 		}

@@ -21,9 +21,9 @@ func (s watchedStore) Write(ctx context.Context, guard activities.Guard, batches
 	}, acknowledged)
 }
 
-func (s watchedStore) Repair(ctx context.Context, guard activities.Guard, puts []activities.Entry, deletes []activities.Ref) error {
+func (s watchedStore) Repair(ctx context.Context, guard activities.Guard, enclosedAt int64, puts []activities.Entry, deletes []activities.Ref) error {
 	defer inMidst(ctx)
-	return s.Store.Repair(ctx, guard, puts, deletes)
+	return s.Store.Repair(ctx, guard, enclosedAt, puts, deletes)
 }
 
 func (s watchedStore) DeleteVerified(ctx context.Context, guard activities.Guard, verifiedRevision int64) (int64, []activities.Straggler, error) {
