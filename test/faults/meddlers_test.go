@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/objects"
 	"github.com/kcp-migrate/kcp-migrate/test/faults/point"
 	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
@@ -62,9 +63,13 @@ func (a admin) logicalClusters() dynamic.ResourceInterface {
 	return a.dynamic.Resource(schema.GroupVersionResource{Group: "core.kcp.io", Version: "v1alpha1", Resource: "logicalclusters"})
 }
 
-// lift removes the annotation, and writes a ConfigMap once that is possible.
-func (a admin) lift(ctx context.Context, name string) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, inactive)
+// lift removes the annotation and what else is named, and writes a ConfigMap once that is possible.
+func (a admin) lift(ctx context.Context, name string, others ...string) error {
+	var removed []string
+	for _, annotation := range append(others, inactive) {
+		removed = append(removed, fmt.Sprintf("%q:null", annotation))
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%s}}}`, strings.Join(removed, ","))
 	if _, err := a.logicalClusters().Patch(ctx, "cluster", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return err
 	}
@@ -79,20 +84,23 @@ func TestMove_WhoseFenceTheTenantLifts_LosesNoWriteSilently(t *testing.T) {
 	bench := startTestBench(t)
 	cluster := tenants[Neighbour]
 	for name, test := range map[string]struct {
-		lifter string // the shard at which the tenant lifts it
+		lifter string   // the shard at which the tenant lifts it
+		others []string // annotations that the tenant removes with it
 		kept   bool
 	}{
-		"at the origin":          {lifter: "root", kept: true},
-		"through the front door": {lifter: "", kept: false}, // which leads to the destination by now
+		"at the origin":                         {lifter: "root", kept: true},
+		"through the front door":                {lifter: "", kept: false}, // which leads to the destination by now
+		"through the front door, stamp and all": {lifter: "", others: []string{objects.MoveAnnotation}, kept: false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			admin, written := bench.adminAt(t, cluster, test.lifter), "written-"+strings.ReplaceAll(name, " ", "-")
+			admin, written := bench.adminAt(t, cluster, test.lifter), "written-"+strings.NewReplacer(" ", "-", ",", "").Replace(name)
 			outcome := bench.meddle(t, schedule{tenant: Neighbour, blows: []blow{meddling("VerifyEntries", Destination, point.Before, func(ctx context.Context) error {
-				return admin.lift(ctx, written)
+				return admin.lift(ctx, written, test.others...)
 			})}})
 
 			require.Equal(t, workflows.Failed, outcome.result.Phase)
 			require.Equal(t, activities.FenceLost, outcome.failure)
+			require.Empty(t, outcome.result.NotUndone)
 			_, found := bench.values(t, outcome.leg.origin)["/registry/core/configmaps/"+cluster+"/default/"+written]
 			require.Equal(t, test.kept, found)
 			bench.requireNothingOf(t, cluster, outcome.leg.destination)
