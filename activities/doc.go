@@ -21,6 +21,8 @@ type Shard struct {
 	Dialer Dialer
 	// Cache is nil where the worker was given no access to the cache server.
 	Cache Cache
+	// Protocols are what this worker serves entries in, and asks for them.
+	Protocols Protocols
 	// TransferAddress is where this shard's workers serve entries.
 	TransferAddress string
 }

@@ -26,6 +26,7 @@ const (
 	BoundResourceMissing   = "BoundResourceMissing"
 	TokenLoss              = "TokenLoss"
 	KcpTooOld              = "KcpTooOld"
+	WorkerTooOld           = "WorkerTooOld"
 	EncryptedAtRest        = "EncryptedAtRest"
 	WrongEtcd              = "WrongEtcd"
 	Unreachable            = "Unreachable"
@@ -78,10 +79,13 @@ func permanent(err error) error {
 	return err
 }
 
-// permanentForward is permanent for what can still be undone: a value that cannot be decrypted ends the move. The undo
-// itself, and what comes after the commit, would be left undone for want of the same key: they are retried until a
-// person has mended the worker's configuration.
+// permanentForward is permanent for what can still be undone: a value that cannot be decrypted, or a worker that is too old,
+// ends the move. The undo itself, and what comes after the commit, would be left undone for want of the same: they are retried
+// until a person has mended the worker's configuration, or upgraded it.
 func permanentForward(err error) error {
+	if errors.Is(err, ErrProtocol) {
+		return Refuse(WorkerTooOld, "%v", err)
+	}
 	if errors.Is(err, ErrEncrypted) {
 		return Refuse(EncryptedAtRest,
 			"%v: give that shard's worker, as --encryption-provider-config, the very file that its API servers have, with every key that is in use", err)

@@ -15,7 +15,7 @@ const leftoversListed = 20
 
 // InspectOrigin reads all that a plan must know of the origin and refuses a logical cluster that cannot leave.
 func (s *Shard) InspectOrigin(ctx context.Context, input InspectInput) (*OriginReport, error) {
-	report := &OriginReport{TransferAddress: s.TransferAddress, ReachesCache: s.Cache != nil}
+	report := &OriginReport{TransferAddress: s.TransferAddress, Protocols: s.Protocols, ReachesCache: s.Cache != nil}
 	err := heartbeating(ctx, func(ctx context.Context) error {
 		if err := s.requireOwnEtcd(ctx); err != nil {
 			return err
@@ -176,7 +176,7 @@ func (s *Shard) requireServers(ctx context.Context, probe func(context.Context) 
 
 // InspectDestination reads all that a plan must know of the destination.
 func (s *Shard) InspectDestination(ctx context.Context, input InspectInput) (*DestinationReport, error) {
-	report := &DestinationReport{}
+	report := &DestinationReport{Protocols: s.Protocols}
 	err := heartbeating(ctx, func(ctx context.Context) error {
 		if err := s.requireOwnEtcd(ctx); err != nil {
 			return err

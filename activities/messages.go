@@ -29,9 +29,11 @@ type InspectInput struct {
 // OriginReport is what the origin worker found.
 type OriginReport struct {
 	// TransferAddress is where workers of this shard serve entries.
-	TransferAddress string      `json:"transferAddress"`
-	Version         Version     `json:"version"`
-	SigningKeys     string      `json:"signingKeys"`
+	TransferAddress string `json:"transferAddress"`
+	// Protocols are what the worker serves entries in.
+	Protocols   Protocols   `json:"protocols"`
+	Version     Version     `json:"version"`
+	SigningKeys string      `json:"signingKeys"`
 	Health          StoreHealth `json:"health"`
 	Contents        Contents    `json:"contents"`
 	// Digest is of the entries as they were; the tenant goes on writing.
@@ -47,6 +49,8 @@ type OriginReport struct {
 
 // DestinationReport is what the destination worker found.
 type DestinationReport struct {
+	// Protocols have what the worker asks for entries in as their newest.
+	Protocols   Protocols   `json:"protocols"`
 	Version     Version     `json:"version"`
 	SigningKeys string      `json:"signingKeys"`
 	Health      StoreHealth `json:"health"`

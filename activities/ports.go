@@ -33,6 +33,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrForbidden: the credentials do not suffice.
 	ErrForbidden = errors.New("credentials do not suffice")
+	// ErrProtocol: the workers of the two shards are of versions too far apart.
+	ErrProtocol = errors.New("workers do not speak the same transfer protocol")
 	// ErrEncrypted: a value is encrypted at rest, or not, in another way than the worker knows of.
 	ErrEncrypted = errors.New("value cannot be decrypted")
 )

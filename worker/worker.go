@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/transfer"
 	"github.com/kcp-migrate/kcp-migrate/workflows"
 )
 
@@ -113,6 +114,7 @@ func newShardWorker(config *Config, assembled *assembly, transfers *transfers, f
 		API:             assembled.api,
 		Cache:           assembled.cache,
 		Dialer:          transfers.dialer,
+		Protocols:       transfer.Protocols,
 		TransferAddress: transfers.address,
 	})
 	return shard

@@ -62,7 +62,7 @@ func NewPlan(facts Facts) (Plan, error) {
 	plan.ExpectedTimeAway = max(estimate(plan.Entries, plan.Bytes), plan.MinimumFence)
 	plan.Warnings = warnings(facts, plan)
 	for _, refuse := range []func(Facts, Plan) error{
-		refuseOldKcp, refuseOlderDestination, refuseTokenLoss, refuseLeftovers, refuseFullStore, refuseLongAbsence,
+		refuseOldWorker, refuseOldKcp, refuseOlderDestination, refuseTokenLoss, refuseLeftovers, refuseFullStore, refuseLongAbsence,
 	} {
 		if err := refuse(facts, plan); err != nil {
 			return Plan{}, err
@@ -103,6 +103,22 @@ func bridge(facts Facts) (lift int64, fence Duration) {
 func estimate(entries, bytes int64) Duration {
 	seconds := float64(entries)/entriesPerSecond + float64(bytes)/bytesPerSecond
 	return Duration(fixedTimeAway + time.Duration(seconds*float64(time.Second)).Round(time.Millisecond))
+}
+
+// refuseOldWorker is for workers that would refuse each other while the tenant is away.
+func refuseOldWorker(facts Facts, plan Plan) error {
+	serves, asked := facts.Origin.Protocols, facts.Destination.Protocols
+	var tooOld string
+	switch {
+	case serves.TooOldFor(asked.Newest):
+		tooOld = plan.OriginShard
+	case serves.TooNewFor(asked.Newest):
+		tooOld = plan.DestinationShard
+	default:
+		return nil
+	}
+	return activities.Refuse(activities.WorkerTooOld, "shard %s's worker serves %s, that of shard %s knows %s; upgrade the workers of shard %s",
+		plan.OriginShard, serves, plan.DestinationShard, asked, tooOld)
 }
 
 func refuseOldKcp(facts Facts, plan Plan) error {

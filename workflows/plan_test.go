@@ -34,6 +34,10 @@ func TestNewPlan_WhatCannotBeMoved_IsRefusedWithAType(t *testing.T) {
 	}{
 		{"origin before 0.32", func(f *workflows.Facts) { f.Origin.Version.FencesByAnnotation = false }, activities.KcpTooOld, "shard root", nil},
 		{"destination before 0.32", func(f *workflows.Facts) { f.Destination.Version.FencesByAnnotation = false }, activities.KcpTooOld, "shard shard-1", nil},
+		{"origin's worker too old", func(f *workflows.Facts) { f.Destination.Protocols.Newest = 2 }, activities.WorkerTooOld,
+			"shard root's worker serves transfer protocol 1, that of shard shard-1 knows transfer protocols 1 to 2; upgrade the workers of shard root", nil},
+		{"destination's worker too old", func(f *workflows.Facts) { f.Origin.Protocols = activities.Protocols{Oldest: 2, Newest: 3} }, activities.WorkerTooOld,
+			"upgrade the workers of shard shard-1", nil},
 		{"destination older", func(f *workflows.Facts) { f.Origin.Version.Kcp = "v0.33.0" }, activities.DestinationOlder, "forceDestination",
 			func(i *workflows.Input) { i.ForceDestination = true }},
 		{"keys differ", func(f *workflows.Facts) { f.Destination.SigningKeys = "others" }, activities.TokenLoss, "acceptTokenLoss",
@@ -77,6 +81,8 @@ func TestNewPlan_WhatCannotBeMoved_IsRefusedWithAType(t *testing.T) {
 func TestNewPlan_WhatIsNoHindrance_IsAccepted(t *testing.T) {
 	for name, change := range map[string]func(*workflows.Facts){
 		"nothing special":                func(*workflows.Facts) {},
+		"worker that tells no protocol":  func(f *workflows.Facts) { f.Origin.Protocols = activities.Protocols{Oldest: 1, Newest: 1} },
+		"newer worker at the origin":     func(f *workflows.Facts) { f.Origin.Protocols = activities.Protocols{Oldest: 1, Newest: 2} },
 		"destination newer":              func(f *workflows.Facts) { f.Destination.Version.Kcp = "v0.33.1" },
 		"versions not told":              func(f *workflows.Facts) { f.Origin.Version.Kcp, f.Destination.Version.Kcp = "", "" },
 		"destination built later":        func(f *workflows.Facts) { f.Destination.Version.Kcp = "v0.32.3-14-gabcdef" },

@@ -58,7 +58,7 @@ func (d *Dialer) Dial(address string) (activities.Source, func(), error) {
 	// A tenant may be away while a connection is tried again: gRPC's two minutes between tries are too long.
 	reconnect := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: handshakeLimit}
 	reconnect.Backoff.BaseDelay, reconnect.Backoff.MaxDelay = 100*time.Millisecond, time.Second
-	connection, err := grpc.NewClient(workers.Scheme()+":///",
+	connection, err := grpc.NewClient(workers.Scheme()+":///", append(tellProtocol(Protocols.Newest),
 		grpc.WithResolvers(workers),
 		grpc.WithAuthority(PeerName),
 		grpc.WithTransportCredentials(d.credentials),
@@ -68,7 +68,7 @@ func (d *Dialer) Dial(address string) (activities.Source, func(), error) {
 		grpc.WithStaticConnWindowSize(windowBytes),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingLimit}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
-	)
+	)...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("dial origin worker %s: %w", address, err)
 	}

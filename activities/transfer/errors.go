@@ -27,6 +27,7 @@ var sentinels = []struct {
 	{activities.ErrNotFenced, codes.FailedPrecondition, "NOT_FENCED"},
 	{activities.ErrEncrypted, codes.FailedPrecondition, "ENCRYPTED"},
 	{activities.ErrCommitted, codes.FailedPrecondition, "COMMITTED"},
+	{activities.ErrProtocol, codes.FailedPrecondition, "PROTOCOL"},
 	{activities.ErrConflict, codes.Aborted, "CONFLICT"},
 	{activities.ErrClaimed, codes.AlreadyExists, "CLAIMED"},
 	{activities.ErrCompacted, codes.OutOfRange, "COMPACTED"},
@@ -79,6 +80,10 @@ func fromStatus(ctx context.Context, err error) error {
 				remote.sentinels = append(remote.sentinels, sentinel.err)
 			}
 		}
+	}
+	if remote.code == codes.Unimplemented {
+		// It has no method of that name, and does not know that it should tell its version.
+		return fmt.Errorf("%w: the origin's serves an older one (%s); upgrade the origin shard's workers", activities.ErrProtocol, remote.message)
 	}
 	return remote
 }

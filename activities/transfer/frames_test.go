@@ -12,10 +12,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-)
 
-// ours are the metadata that the protocol knows.
-var ours = []string{}
+	"github.com/kcp-migrate/kcp-migrate/activities"
+)
 
 // frames are messages as they are on the wire.
 type frames struct{}
@@ -29,17 +28,15 @@ func (frames) Unmarshal(frame []byte, message any) error {
 
 func (frames) Name() string { return "proto" }
 
-// serveRaw answers whatever is asked.
-func serveRaw(t *testing.T, answer func(exchange) exchange) (address string) {
+// connectRaw serves answers and gives the other end.
+func connectRaw(t *testing.T, answer func(exchange) exchange) activities.Source {
 	t.Helper()
-	server := grpc.NewServer(grpc.ForceServerCodec(frames{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+	return connectTo(t, grpc.ForceServerCodec(frames{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		asked := exchange{}
 		asked.Method, _ = grpc.MethodFromServerStream(stream)
 		sent, _ := metadata.FromIncomingContext(stream.Context())
-		for _, key := range ours {
-			if values := sent.Get(key); len(values) > 0 {
-				asked.Metadata = map[string]string{key: values[0]}
-			}
+		if told := sent.Get(protocolKey); len(told) > 0 {
+			asked.Protocol = told[0]
 		}
 		if err := stream.RecvMsg(&asked.Request); err != nil {
 			return err
@@ -52,10 +49,16 @@ func serveRaw(t *testing.T, answer func(exchange) exchange) (address string) {
 		}
 		return answered.status(t).Err()
 	}))
+}
+
+// connectTo gives a client of a server that is not ours.
+func connectTo(t *testing.T, options ...grpc.ServerOption) activities.Source {
+	t.Helper()
+	server := grpc.NewServer(options...)
 	listener := listen(t, "127.0.0.1:0")
 	go func() { _ = server.Serve(listener) }() // Stop ends it
 	t.Cleanup(server.Stop)
-	return listener.Addr().String()
+	return dial(t, &Dialer{credentials: insecure.NewCredentials()}, listener.Addr().String())
 }
 
 // callRaw makes a call, and gives the exchange with its answer.
@@ -65,8 +68,8 @@ func callRaw(t *testing.T, address string, asked exchange) exchange {
 	require.NoError(t, err)
 	defer connection.Close()
 	ctx := t.Context()
-	for key, value := range asked.Metadata {
-		ctx = metadata.AppendToOutgoingContext(ctx, key, value)
+	if asked.Protocol != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, protocolKey, asked.Protocol)
 	}
 	stream, err := connection.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, asked.Method, grpc.ForceCodec(frames{}))
 	require.NoError(t, err)

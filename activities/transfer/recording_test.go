@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 
@@ -33,10 +32,10 @@ type exchange struct {
 	// Step is which of the steps it was made for.
 	Step   string `json:"step"`
 	Method string `json:"method"`
-	// Metadata are those of the request's that are ours.
-	Metadata  map[string]string `json:"metadata,omitempty"`
-	Request   []byte            `json:"request"`
-	Responses [][]byte          `json:"responses"`
+	// Protocol is what the metadata of the request tell; the first workers told none.
+	Protocol  string   `json:"protocol,omitempty"`
+	Request   []byte   `json:"request"`
+	Responses [][]byte `json:"responses"`
 	// Status is a google.rpc.Status.
 	Status []byte `json:"status"`
 }
@@ -112,13 +111,13 @@ func TestRecord(t *testing.T) {
 		source := recordedSource()
 		source.err = step.failure
 		origin, _ := serve(t, newServer(t, Config{}, source))
-		between := serveRaw(t, func(asked exchange) exchange {
+		between := connectRaw(t, func(asked exchange) exchange {
 			asked.Step = step.name
 			answered := callRaw(t, origin, asked)
 			made.Exchanges = append(made.Exchanges, answered)
 			return answered
 		})
-		_, err := step.ask(t.Context(), dial(t, &Dialer{credentials: insecure.NewCredentials()}, between))
+		_, err := step.ask(t.Context(), between)
 		require.ErrorIs(t, err, step.failure)
 	}
 	encoded, err := json.MarshalIndent(made, "", " ")

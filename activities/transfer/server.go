@@ -26,6 +26,7 @@ type Claims interface {
 type Server struct {
 	config     Config
 	claims     Claims
+	protocols  activities.Protocols
 	stallLimit time.Duration
 	drainLimit time.Duration
 	// places are taken by the requests that are being answered.
@@ -40,7 +41,7 @@ func NewServer(config Config, source activities.Source, claims Claims) (*Server,
 		return nil, fmt.Errorf("set up transfer server: %w", err)
 	}
 	server := &Server{
-		config: config, claims: claims, stallLimit: stallLimit, drainLimit: drainLimit, places: make(chan struct{}, maxRequests),
+		config: config, claims: claims, protocols: Protocols, stallLimit: stallLimit, drainLimit: drainLimit, places: make(chan struct{}, maxRequests),
 	}
 	server.grpc = grpc.NewServer(
 		grpc.Creds(credentials),
@@ -52,6 +53,7 @@ func NewServer(config Config, source activities.Source, claims Claims) (*Server,
 		grpc.WaitForHandlers(true),
 		grpc.UnaryInterceptor(server.interceptUnary),
 		grpc.StreamInterceptor(server.interceptStream),
+		grpc.UnknownServiceHandler(server.refuseMethod),
 	)
 	transferpb.RegisterTransferServer(server.grpc, &service{source: source})
 	return server, nil
@@ -84,6 +86,9 @@ func (s *Server) interceptUnary(ctx context.Context, request any, _ *grpc.UnaryS
 		return nil, err
 	}
 	defer leave()
+	if err := s.checkProtocol(ctx); err != nil {
+		return nil, toStatus(err)
+	}
 	if err := s.authorize(ctx, request); err != nil {
 		return nil, toStatus(err)
 	}
@@ -97,6 +102,9 @@ func (s *Server) interceptStream(service any, stream grpc.ServerStream, _ *grpc.
 		return err
 	}
 	defer leave()
+	if err := s.checkProtocol(stream.Context()); err != nil {
+		return toStatus(err)
+	}
 	return toStatus(handler(service, &guardedStream{ServerStream: stream, server: s}))
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -27,7 +27,7 @@ func TestServer_AskedByARecordedOldWorker_AnswersAsItExpects(t *testing.T) {
 			source.err = stepNamed(t, recorded.Step).failure
 			address, _ := serve(t, newServer(t, Config{}, source))
 
-			answered := callRaw(t, address, exchange{Method: recorded.Method, Metadata: recorded.Metadata, Request: recorded.Request})
+			answered := callRaw(t, address, recorded)
 
 			old.requireSameAnswer(t, recorded, answered)
 		}
@@ -39,12 +39,12 @@ func TestClient_OfARecordedOldWorker_AsksWhatItUnderstandsAndReadsItsAnswers(t *
 		for _, recorded := range old.Exchanges {
 			step := stepNamed(t, recorded.Step)
 			requests := make(chan exchange, 1)
-			address := serveRaw(t, func(asked exchange) exchange {
+			remote := connectRaw(t, func(asked exchange) exchange {
 				requests <- asked
 				return recorded
 			})
 
-			got, err := step.ask(t.Context(), dial(t, &Dialer{credentials: insecure.NewCredentials()}, address))
+			got, err := step.ask(t.Context(), remote)
 
 			old.requireSameRequest(t, recorded, <-requests)
 			if step.failure != nil {
@@ -52,6 +52,32 @@ func TestClient_OfARecordedOldWorker_AsksWhatItUnderstandsAndReadsItsAnswers(t *
 				continue
 			}
 			require.NoError(t, err, recorded.Step)
+			want, err := step.ask(t.Context(), recordedSource())
+			require.NoError(t, err)
+			require.Equal(t, want, got, recorded.Step)
+		}
+	})
+}
+
+// A newer worker whose protocol is the same may say more, and an older one may ignore it.
+func TestFieldsOfANewerWorker_AreIgnored(t *testing.T) {
+	unknown := protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), "news")
+	eachRecording(t, func(t *testing.T, old oldWorker) {
+		for _, recorded := range old.Exchanges {
+			step := stepNamed(t, recorded.Step)
+			if step.failure != nil {
+				continue
+			}
+			newer := recorded
+			newer.Request = slices.Concat(recorded.Request, unknown)
+			address, _ := serve(t, newServer(t, Config{}, recordedSource()))
+			old.requireSameAnswer(t, recorded, callRaw(t, address, newer))
+
+			for i, response := range recorded.Responses {
+				newer.Responses[i] = slices.Concat(response, unknown)
+			}
+			got, err := step.ask(t.Context(), connectRaw(t, func(exchange) exchange { return newer }))
+			require.NoError(t, err)
 			want, err := step.ask(t.Context(), recordedSource())
 			require.NoError(t, err)
 			require.Equal(t, want, got, recorded.Step)

@@ -147,7 +147,7 @@ func exitCodeOf(errorType string, result workflows.Result) int {
 		return exitUsage
 	case activities.LogicalClusterNotFound, activities.ShardNotFound, activities.ShardNotReady, activities.SameShard,
 		activities.SystemCluster, activities.AlreadyMigrating, activities.DestinationNotEmpty, activities.DestinationOlder,
-		activities.BoundResourceMissing, activities.TokenLoss, activities.KcpTooOld, activities.ShardWorkerMissing,
+		activities.BoundResourceMissing, activities.TokenLoss, activities.KcpTooOld, activities.WorkerTooOld, activities.ShardWorkerMissing,
 		activities.NotReady, activities.BeingDeleted, activities.EncryptedAtRest, activities.Unreachable, activities.Forbidden,
 		activities.NoSpace, activities.AwayTooLong, activities.NothingToRecover, activities.ClaimChanged, activities.WorkflowUnknown,
 		activities.AlreadyCommitted, activities.TwoCopies, activities.DestinationAnswers, activities.WrongEtcd:

@@ -65,7 +65,7 @@ func TestExitCode_OfEveryErrorType_IsDecided(t *testing.T) {
 		activities.InvalidInput, activities.WorkflowTimeoutSet, activities.LogicalClusterNotFound, activities.ShardNotFound,
 		activities.ShardNotReady, activities.ShardWorkerMissing, activities.SameShard, activities.SystemCluster, activities.NotReady,
 		activities.BeingDeleted, activities.AlreadyMigrating, activities.DestinationNotEmpty, activities.DestinationOlder,
-		activities.BoundResourceMissing, activities.TokenLoss, activities.KcpTooOld, activities.EncryptedAtRest,
+		activities.BoundResourceMissing, activities.TokenLoss, activities.KcpTooOld, activities.WorkerTooOld, activities.EncryptedAtRest,
 		activities.Unreachable, activities.Forbidden, activities.NoSpace, activities.AwayTooLong,
 		activities.NothingToRecover, activities.ClaimChanged, activities.WorkflowUnknown, activities.AlreadyCommitted,
 		activities.TwoCopies, activities.DestinationAnswers, activities.WrongEtcd,
