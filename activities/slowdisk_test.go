@@ -1,17 +1,12 @@
 package activities_test
 
 import (
-	"context"
-	"net"
 	"os"
 	"os/exec"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/activities/etcd"
@@ -30,33 +25,7 @@ func startOnSlowDisk(t *testing.T) *clientv3.Client {
 	if err := exec.Command("strace", "-o", os.DevNull, "true").Run(); err != nil {
 		t.Skipf("strace may trace nothing here, so no etcd on a slow disk is tested: %v", err)
 	}
-	clients, peers := "http://"+freeAddress(t), "http://"+freeAddress(t)
-	process := exec.Command("strace", "-f", "-qq", "-o", os.DevNull, "-e", "trace=fdatasync,fsync", "-e", slowSyncs,
-		"etcd", "--data-dir", t.TempDir(), "--log-level", "panic", "--initial-cluster", "default="+peers,
-		"--listen-client-urls", clients, "--advertise-client-urls", clients, "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers)
-	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, process.Start())
-	t.Cleanup(func() {
-		require.NoError(t, syscall.Kill(-process.Process.Pid, syscall.SIGKILL), "strace and etcd")
-		_ = process.Wait()
-	})
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{clients}, Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		_, err := client.Get(ctx, "/registry/")
-		return err == nil
-	}, waitFor, tick)
-	return client
-}
-
-func freeAddress(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
+	return startProcess(t, "strace", "-f", "-qq", "-o", os.DevNull, "-e", "trace=fdatasync,fsync", "-e", slowSyncs, "etcd")
 }
 
 func TestMove_BetweenEtcdsOnSlowDisks_IsWhole(t *testing.T) {

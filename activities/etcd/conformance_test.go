@@ -220,6 +220,21 @@ func TestRead_WhenItsRevisionIsCompacted_GivesErrCompacted(t *testing.T) {
 	})
 }
 
+func TestRead_WhereTheServerHasNoRangeStream_ReadsPages(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *server) {
+		store := server.open(t)
+		claimed(t, store)
+		entries := someEntries(1500, 1024)
+		require.NoError(t, store.Write(t.Context(), guard, oneBatch(entries), ignore))
+		require.False(t, store.pagesOnly.Load(), "not known before the first read")
+
+		read := collect(t, store.Read(t.Context(), activities.ReadRequest{LogicalCluster: consumer, Revision: revision(t, store)}))
+
+		require.Len(t, read, len(entries))
+		require.Equal(t, server.lacksStreams, store.pagesOnly.Load())
+	})
+}
+
 func TestRead_WhenTheConsumerStopsEarly_LeavesNothingRunning(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		store := server.open(t)
@@ -433,7 +448,8 @@ func TestWrite_OfWhatIsNotAnEntryOfTheTenant_IsRefused(t *testing.T) {
 func TestWrite_ToAServerWithSmallLimits_LearnsThem(t *testing.T) {
 	for name, start := range map[string]startServer{
 		"etcd 3.7":           startEmbedded(1, embedOptions{maxTxnOps: 16, maxRequestBytes: 100 << 10}),
-		"etcd of the system": startSystem("--max-txn-ops", "16", "--max-request-bytes", fmt.Sprint(100<<10)),
+		"etcd 3.6":           startProgram(built, "--max-txn-ops", "16", "--max-request-bytes", fmt.Sprint(100<<10)),
+		"etcd of the system": startProgram(ofTheSystem, "--max-txn-ops", "16", "--max-request-bytes", fmt.Sprint(100<<10)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newServer(t, start)

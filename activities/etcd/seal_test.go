@@ -33,7 +33,8 @@ var seals = map[string]func(*Store, context.Context, activities.Guard, activitie
 var fullServers = map[string]startServer{
 	"etcd 3.7":                    startEmbedded(1, embedOptions{quotaBytes: 4 << 20}),
 	"etcd 3.7 with three members": startEmbedded(3, embedOptions{quotaBytes: 4 << 20}),
-	"etcd of the system":          startSystem("--quota-backend-bytes", fmt.Sprint(4<<20)),
+	"etcd 3.6":                    startProgram(built, "--quota-backend-bytes", fmt.Sprint(4<<20)),
+	"etcd of the system":          startProgram(ofTheSystem, "--quota-backend-bytes", fmt.Sprint(4<<20)),
 }
 
 // fillUp writes entries of the tenant until etcd takes no more: it counts only what it has written to its file, every 100 ms.

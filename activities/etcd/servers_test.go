@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -31,7 +32,8 @@ import (
 var servers = []*server{
 	{name: "etcd 3.7 with authentication", start: startEmbedded(1, embedOptions{}), authenticates: true},
 	{name: "etcd 3.7 with three members", start: startEmbedded(3, embedOptions{})},
-	{name: "etcd of the system with authentication", start: startSystem("--bcrypt-cost", "4"), authenticates: true},
+	{name: "etcd 3.6 with authentication", start: startProgram(built, "--bcrypt-cost", "4"), authenticates: true, lacksStreams: true},
+	{name: "etcd of the system with authentication", start: startProgram(ofTheSystem, "--bcrypt-cost", "4"), authenticates: true, lacksStreams: true},
 }
 
 const startTimeout = time.Minute
@@ -54,6 +56,8 @@ type server struct {
 	start startServer
 	// authenticates turns authentication on.
 	authenticates bool
+	// lacksStreams is that it has no RangeStream.
+	lacksStreams bool
 
 	once      sync.Once
 	endpoints []string
@@ -62,7 +66,7 @@ type server struct {
 }
 
 // errNotHere says that a server is not installed.
-var errNotHere = errors.New("no etcd on PATH, so an etcd without RangeStream is not tested (apt-get install etcd-server)")
+var errNotHere = errors.New("an etcd without RangeStream is not tested")
 
 // eachServer runs a test against every server, empty.
 func eachServer(t *testing.T, test func(t *testing.T, server *server)) {
@@ -249,12 +253,32 @@ func embedConfigs(folder string, members int, options embedOptions) ([]*embed.Co
 	return configs, nil
 }
 
-// startSystem runs the etcd on PATH: Debian's is 3.4, which has no RangeStream.
-func startSystem(arguments ...string) startServer {
+// program finds an etcd that runs in a process of its own.
+type program func() (path string, err error)
+
+// ofTheSystem is the etcd on PATH: Debian's is 3.4.
+func ofTheSystem() (string, error) {
+	path, err := exec.LookPath("etcd")
+	if err != nil {
+		return "", fmt.Errorf("%w: %w (apt-get install etcd-server)", errNotHere, err)
+	}
+	return path, nil
+}
+
+// built is the etcd 3.6 that make builds.
+func built() (string, error) {
+	path := filepath.Join(cmp.Or(os.Getenv("KCP_MIGRATE_BIN_DIR"), filepath.Join("..", "..", "bin")), "etcd36")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: %w (make etcd36)", errNotHere, err)
+	}
+	return path, nil
+}
+
+func startProgram(find program, arguments ...string) startServer {
 	return func() ([]string, func(), error) {
-		binary, err := exec.LookPath("etcd")
+		binary, err := find()
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", errNotHere, err)
+			return nil, nil, err
 		}
 		folder, err := os.MkdirTemp("", "etcd-")
 		if err != nil {
