@@ -34,8 +34,8 @@ type OriginReport struct {
 	Protocols   Protocols   `json:"protocols"`
 	Version     Version     `json:"version"`
 	SigningKeys string      `json:"signingKeys"`
-	Health          StoreHealth `json:"health"`
-	Contents        Contents    `json:"contents"`
+	Health      StoreHealth `json:"health"`
+	Contents    Contents    `json:"contents"`
 	// Digest is of the entries as they were; the tenant goes on writing.
 	Digest        Digest `json:"digest"`
 	Entries       int64  `json:"entries"`
