@@ -205,14 +205,19 @@ const stragglersListed = 500
 // goneListed bounds how many deletions by others are named; nothing is done about them.
 const goneListed = 200
 
-// DeleteOriginEntries deletes at the origin what both sides agreed on, and returns what has changed since.
+// DeleteOriginEntries deletes at the origin what both sides agreed on, and returns what has changed since. It ends as soon as
+// kcp's informers there are cut off anew, by whichever move: they would never notice what is deleted then.
 func (s *Shard) DeleteOriginEntries(ctx context.Context, input DeleteInput) (*DeleteResult, error) {
 	result := &DeleteResult{}
 	err := heartbeating(ctx, func(ctx context.Context) (err error) {
 		if result.Revision, err = s.Store.Revision(ctx); err != nil {
 			return fmt.Errorf("read revision of shard %s: %w", s.Name, err)
 		}
-		deleted, stragglers, err := s.Store.DeleteVerified(ctx, input.Guard, input.Revision)
+		deleted, stragglers, err := s.Store.DeleteVerified(ctx, input.Guard, input.Revision, input.Cut)
+		if errors.Is(err, ErrCutOff) {
+			result.CutOff, err = s.Store.LatestCut(ctx)
+			return err
+		}
 		unknown := errors.Is(err, ErrDeletionsUnknown)
 		if err != nil && !unknown {
 			return fmt.Errorf("delete entries of %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err)

@@ -21,14 +21,23 @@ func (s *Shard) editLogicalCluster(ctx context.Context, guard Guard, logicalClus
 		if err != nil {
 			return 0, fmt.Errorf("read LogicalCluster %s on shard %s: %w", logicalCluster, s.Name, err)
 		}
-		value, err := changed(present.Value, change)
+		edit := s.Store.EditLogicalCluster
+		value, err := changed(present.Value, func(object *objects.LogicalCluster) error {
+			if err := change(object); err != nil {
+				return err
+			}
+			if object.CutsInformers() {
+				edit = s.Store.EditCutting
+			}
+			return nil
+		})
 		if errors.Is(err, errKeep) {
 			return 0, nil
 		}
 		if err != nil {
 			return 0, err
 		}
-		revision, err := s.Store.EditLogicalCluster(ctx, guard, logicalCluster, present.ModRevision, value)
+		revision, err := edit(ctx, guard, logicalCluster, present.ModRevision, value)
 		if errors.Is(err, ErrConflict) && ctx.Err() == nil {
 			continue
 		}

@@ -75,6 +75,12 @@ type GuardInput struct {
 	Guard Guard `json:"guard"`
 }
 
+// WakeResult tells which cut the shard's informers come back from.
+type WakeResult struct {
+	// Cut is the revision of the latest one that was noted.
+	Cut int64 `json:"cut"`
+}
+
 // RaiseInput replaces the guard's token.
 type RaiseInput struct {
 	Guard Guard `json:"guard"`
@@ -197,6 +203,8 @@ type DeleteInput struct {
 	Revision int64 `json:"revision"`
 	// Accounted is what an earlier sweep gave: stragglers up to there are not told again. 0 in the first.
 	Accounted int64 `json:"accounted,omitempty"`
+	// Cut is the latest one that all informers have come back from, or WhicheverCut.
+	Cut int64 `json:"cut,omitempty"`
 }
 
 // DeleteResult tells what was deleted and what had changed.
@@ -215,6 +223,8 @@ type DeleteResult struct {
 	MoreGone int         `json:"moreGone,omitempty"`
 	// DeletionsUnknown: the first sweep cannot tell them, because etcd has compacted its history since Revision.
 	DeletionsUnknown bool `json:"deletionsUnknown,omitempty"`
+	// CutOff is a later cut than the one that was waited out. It has ended the deletion, and nothing was looked for.
+	CutOff int64 `json:"cutOff,omitempty"`
 }
 
 // DropResult is the revision of the origin by which its LogicalCluster was gone.

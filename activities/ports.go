@@ -29,6 +29,8 @@ var (
 	ErrTooLarge = errors.New("request is too large for etcd")
 	// ErrNotFenced: the origin's fence does not stand or is not of this move.
 	ErrNotFenced = errors.New("logical cluster is not fenced by this move")
+	// ErrCutOff: kcp has cut the shard's informers off since the cut that was waited out.
+	ErrCutOff = errors.New("informers were cut off")
 	// ErrNotFound: there is no such object.
 	ErrNotFound = errors.New("not found")
 	// ErrForbidden: the credentials do not suffice.
@@ -38,6 +40,9 @@ var (
 	// ErrEncrypted: a value is encrypted at rest, or not, in another way than the worker knows of.
 	ErrEncrypted = errors.New("value cannot be decrypted")
 )
+
+// WhicheverCut has entries deleted whether kcp's informers can see it or not.
+const WhicheverCut int64 = 0
 
 // Object is one etcd value and the revision that guards an edit of it.
 type Object struct {
@@ -143,8 +148,8 @@ type Writer interface {
 	PutIfUnchanged(ctx context.Context, guard Guard, entry Entry, maxModRevision int64) (int64, error)
 	// DeleteVerified deletes the entries, all but the LogicalCluster, that have not changed since the verified revision.
 	// What has changed is left and returned, deletions since then too. Idempotent. ErrDeletionsUnknown, beside all else, where
-	// etcd's history does not reach back to that revision.
-	DeleteVerified(ctx context.Context, guard Guard, verifiedRevision int64) (deleted int64, changed []Straggler, err error)
+	// etcd's history does not reach back to that revision. ErrCutOff as soon as another cut than the given one is the latest.
+	DeleteVerified(ctx context.Context, guard Guard, verifiedRevision, cut int64) (deleted int64, changed []Straggler, err error)
 	// DeleteRefs deletes the named entries where their ModRevision is the given one. ErrConflict where one is not.
 	DeleteRefs(ctx context.Context, guard Guard, entries []Listed) error
 	// DeleteAll deletes every entry, all but the LogicalCluster. Idempotent.
@@ -180,6 +185,11 @@ type ObjectEditor interface {
 	// EditLogicalCluster writes logicalCluster's object (the guard's, or system:shard) if its ModRevision is
 	// still the given one (0: if it is absent). Returns the revision of the write.
 	EditLogicalCluster(ctx context.Context, guard Guard, logicalCluster string, modRevision int64, value []byte) (int64, error)
+	// EditCutting is EditLogicalCluster for an object on which kcp's controller acts by cutting the shard's informers off: the
+	// cut is noted in the same Txn.
+	EditCutting(ctx context.Context, guard Guard, logicalCluster string, modRevision int64, value []byte) (int64, error)
+	// LatestCut gives the revision at which the latest cut of the shard's informers was noted, 0 where none was.
+	LatestCut(ctx context.Context) (int64, error)
 	// DeleteLogicalCluster deletes the guard's LogicalCluster object if its ModRevision is still the given one.
 	DeleteLogicalCluster(ctx context.Context, guard Guard, modRevision int64) error
 	// NoteDropping leaves in the claim that the origin's LogicalCluster is about to go, after the commit. Idempotent.
@@ -187,7 +197,7 @@ type ObjectEditor interface {
 	// DropLogicalCluster is DeleteLogicalCluster for an origin after the commit: the claim tells of it from then on.
 	DropLogicalCluster(ctx context.Context, guard Guard, modRevision int64) error
 	// Commit writes the guard's LogicalCluster object, leaves the landing in the claim and raises its token, in one Txn.
-	// A repeat after it landed succeeds and gives the revision of the landing.
+	// A repeat after it landed succeeds and gives the revision of the landing. It notes the cut of this shard's informers.
 	Commit(ctx context.Context, guard Guard, modRevision int64, value []byte, raiseTo Token, landing Landing) (int64, error)
 	// BoundCRDs gives the CRDs in system:bound-crds that are named by these schema UIDs, by UID; absent ones are left out.
 	BoundCRDs(ctx context.Context, schemaUIDs []string) (map[string][]byte, error)

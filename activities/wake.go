@@ -19,8 +19,21 @@ const (
 // WakeShard cures a shard that went blind when a logical cluster of it was fenced: kcp cancels all wildcard
 // requests then, its own informers' included, until some logical cluster of that shard goes from Inactive to
 // Ready. Every shard has system:shard of its own for that. One wake at a time per shard.
-func (s *Shard) WakeShard(ctx context.Context, input GuardInput) error {
-	return permanent(heartbeating(ctx, func(ctx context.Context) error { return s.wake(ctx, input.Guard) }))
+func (s *Shard) WakeShard(ctx context.Context, input GuardInput) (*WakeResult, error) {
+	result := &WakeResult{}
+	err := heartbeating(ctx, func(ctx context.Context) (err error) {
+		if err := s.wake(ctx, input.Guard); err != nil {
+			return err
+		}
+		if result.Cut, err = s.Store.LatestCut(ctx); err != nil {
+			return fmt.Errorf("read latest cut on shard %s: %w", s.Name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, permanent(err)
+	}
+	return result, nil
 }
 
 func (s *Shard) wake(ctx context.Context, guard Guard) error {
@@ -50,9 +63,13 @@ func (s *Shard) wake(ctx context.Context, guard Guard) error {
 // AwaitInformers waits until the shard's own informers, those of every API server, are connected again after a wake.
 // kcp's informers never notice what was deleted while they were cut off (docs/kcp-findings.md, Trap 6), so nothing of
 // the tenant may be deleted before. Each informer waits for a time of its own: that all have come back, the workflow
-// concludes from how long these took.
+// concludes from how long these took. It looks only once kcp must have acted on what was noted as a cut last: an informer that
+// is about to be cut off would pass for one that has come back.
 func (s *Shard) AwaitInformers(ctx context.Context, input GuardInput) error {
 	return permanent(heartbeating(ctx, func(ctx context.Context) error {
+		if err := sleep(ctx, nudgeEvery); err != nil {
+			return err
+		}
 		if err := s.API.AwaitInformers(ctx, input.Guard.LogicalCluster); err != nil {
 			return fmt.Errorf("await informers of shard %s: %w", s.Name, err)
 		}

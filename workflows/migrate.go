@@ -56,10 +56,9 @@ type migration struct {
 	stop              workflow.CancelFunc // ends the way to the commit
 	stopWaking        workflow.CancelFunc
 
-	woken         workflow.Future
-	cutAt         time.Time       // when the origin's informers were cut off
-	informersBack time.Time       // when the first of them were seen connected again
-	fenceHeld     workflow.Future // the plan's minimum fence is over
+	woken     workflow.Future
+	informers informers
+	fenceHeld workflow.Future // the plan's minimum fence is over
 
 	fenceRevision  int64
 	verified       activities.VerifyResult

@@ -126,6 +126,51 @@ func TestMigrate_InformersOfTheOrigin_AreGivenTimeToSeeTheDeletions(t *testing.T
 	}
 }
 
+func TestMigrate_WhoseInformersAnotherMoveCutsOff_WaitsForThemAnew(t *testing.T) {
+	w := newWorld(t)
+	var refused time.Time
+	w.cutBefore = func(sweep int) bool {
+		if sweep == 1 {
+			refused = w.env.Now()
+			w.delays["AwaitInformers"] = 10 * time.Second
+		}
+		return sweep == 1
+	}
+	w.move(usualInput)
+
+	require.Equal(t, []string{"WakeShard@root/2", "AwaitInformers@root/2", "AwaitInformers@root/2"}, w.beside)
+	// They came back 10 s later, and may have been cut off at any time since the wake: 2 s before.
+	require.WithinRange(t, w.emptiedAt, refused.Add(26*time.Second), refused.Add(27*time.Second))
+	require.Empty(t, w.result().Warnings)
+	w.arrived()
+}
+
+func TestMigrate_WhoseInformersAreCutOffByAWakeThatTakesLong_CountsFromItsEnd(t *testing.T) {
+	w := newWorld(t)
+	var woken time.Time
+	w.delays["WakeShard"] = 30 * time.Second
+	w.onCall["AwaitInformers"] = func() { woken = w.env.Now() }
+	w.delays["AwaitInformers"] = time.Hour
+	w.move(usualInput)
+
+	require.WithinRange(t, w.emptiedAt, woken.Add(65*time.Second), woken.Add(66*time.Second))
+}
+
+func TestMigrate_OnAShardThatIsNeverQuiet_DeletesInTheEndAndWarns(t *testing.T) {
+	w := newWorld(t)
+	w.cutBefore = func(int) bool { return true }
+	var fenced time.Time
+	w.onCall["FenceOrigin"] = func() { fenced = w.env.Now() }
+	w.move(usualInput)
+
+	result := w.result()
+	require.Equal(t, workflows.Completed, result.Phase)
+	require.Len(t, result.Warnings, 1)
+	require.Contains(t, result.Warnings[0], "Restart the API servers of that shard")
+	require.WithinRange(t, w.emptiedAt, fenced.Add(10*time.Minute), fenced.Add(11*time.Minute+10*time.Second))
+	w.arrived()
+}
+
 func TestMigrate_NothingToReady_GoesStraightToTheFence(t *testing.T) {
 	w := newWorld(t)
 	w.destinationReport.MissingCRDs = nil

@@ -207,7 +207,7 @@ func (m *migration) fenceOrigin(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	m.fenceRevision, m.cutAt = fence.Revision, now
+	m.fenceRevision, m.informers.since = fence.Revision, now
 	m.wakeBeside(ctx)
 	if hold := m.status.Plan.MinimumFence; hold > 0 {
 		m.fenceHeld = timer(ctx, hold, "Hold the fence until watchers have reconnected")
@@ -340,7 +340,6 @@ func (m *migration) cleanUpOrigin(ctx workflow.Context) {
 	m.droppedAt = dropped.Revision
 	letGo()
 	m.touchDestination(ctx)
-	m.awaitInformers(ctx)
 	m.sweepOrigin(ctx)
 	m.renewCachedCopies(ctx)
 }
@@ -421,8 +420,7 @@ func (m *migration) sweepOrigin(ctx workflow.Context) {
 }
 
 func (m *migration) sweep(ctx workflow.Context) *activities.DeleteResult {
-	input := activities.DeleteInput{Guard: m.originGuard(), Revision: m.verified.OriginRevision, Accounted: m.accounted}
-	swept := insistOnResult(m.atOrigin(ctx, long, "Delete the entries at the origin"), m, shard.DeleteOriginEntries, input)
+	swept := m.deleteEntries(ctx)
 	m.accounted = swept.Accounted
 	m.accountForDeletions(swept)
 	return swept

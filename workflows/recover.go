@@ -288,7 +288,7 @@ func (r *recovery) goOnwardFrom(ctx workflow.Context) {
 		Entries: landing.Entries, Bytes: landing.Bytes, RenewsCachedCopies: standing.Origin.ReachesCache,
 	}
 	r.landed(ctx)
-	r.cutAt = workflow.Now(ctx) // by the wake, which is made anew: whether the old one came to an end is not known
+	r.informers.since = workflow.Now(ctx) // by the wake, which is made anew: whether the old one came to an end is not known
 	r.wakeBeside(ctx)
 	r.awaitServing(ctx, nil)
 	r.readContents(ctx)

@@ -102,7 +102,7 @@ func (m *migration) wayBack() []undoRow {
 		touch("turn the route to the origin", "turned the route to shard "+origin),
 		back(fenceDestination, destination, edit, "delete the LogicalCluster at the destination", "deleted the LogicalCluster on shard "+destination, shard.DropDestinationLogicalCluster),
 		{fenceOrigin, origin, "lift the origin's fence", "lifted the fence on shard " + origin, m.liftFence},
-		back(fenceOrigin, origin, long, "wake the origin shard", "woke shard "+origin, shard.WakeShard),
+		{fenceOrigin, origin, "wake the origin shard", "woke shard " + origin, m.wakeAfterUndo},
 		back(fenceDestination, destination, long, "delete what kcp's controllers made at the destination", "deleted what kcp's controllers made on shard "+destination, shard.SweepDestination),
 		touch("turn the route to the origin once more", "turned the route to shard "+origin+" once more"),
 		{fenceDestination, origin, "await every front-proxy", "every front-proxy leads to shard " + origin, m.awaitRouteBack},
@@ -148,6 +148,11 @@ func (m *migration) closeDestination(ctx workflow.Context) {
 		}
 		return nil
 	})
+}
+
+func (m *migration) wakeAfterUndo(ctx workflow.Context) error {
+	_, err := call(m.atOrigin(ctx, long, "Undo: wake the origin shard"), shard.WakeShard, m.onOrigin())
+	return err
 }
 
 // touchOrigin makes every route index hear of the origin last.

@@ -44,8 +44,11 @@ type world struct {
 	destinationReport activities.DestinationReport
 	owner             *activities.OwnerRef
 	ownerGone         bool
-	routesLost        int                       // answers of front-proxies that have lost the route; then they have it
-	stuck             string                    // API servers that do not drop a context
+	routesLost        int                  // answers of front-proxies that have lost the route; then they have it
+	stuck             string               // API servers that do not drop a context
+	cut               int64                // the latest of the origin's informers
+	cutBefore         func(sweep int) bool // whether another move cuts them off right before a sweep
+	sweeps            int
 	pathsLost         bool                      // front-proxies know the name alone
 	deleted           bool                      // the tenant was, while the move ran
 	verifyRounds      []activities.VerifyResult // answers of the first rounds; then they match
@@ -112,6 +115,8 @@ func newWorld(t require.TestingT) *world {
 			Version: version, SigningKeys: "same", Health: activities.StoreHealth{Revision: 4_000}, MissingCRDs: []string{"schema-1"},
 		},
 		owner:       &activities.OwnerRef{LogicalCluster: "root", Name: "consumer", UID: "uid"},
+		cut:         9_050,
+		cutBefore:   func(int) bool { return false },
 		delays:      map[string]time.Duration{},
 		faults:      map[string][]func() error{},
 		lostAnswers: map[string][]func() error{},
@@ -331,7 +336,10 @@ func (w *world) answerOnOrigin() {
 		w.must(w.lost || !w.opened, "the fence is never lifted beside an open destination")
 		w.fenced = false
 	})
-	onDo(w, "WakeShard", func(activities.GuardInput) { w.blind = false })
+	on(w, "WakeShard", func(activities.GuardInput) activities.WakeResult {
+		w.blind = false
+		return activities.WakeResult{Cut: w.cut}
+	})
 	onDo(w, "AwaitInformers", func(activities.GuardInput) {
 		w.must(!w.blind, "informers can come back only to a shard that is awake")
 	})
@@ -347,6 +355,13 @@ func (w *world) answerOnOrigin() {
 	})
 	on(w, "DeleteOriginEntries", func(input activities.DeleteInput) activities.DeleteResult {
 		w.must(w.written > 0 && w.originGone, "entries go after the commit and after the LogicalCluster")
+		w.sweeps++
+		if w.cutBefore(w.sweeps) {
+			w.cut++
+		}
+		if input.Cut != activities.WhicheverCut && input.Cut != w.cut {
+			return activities.DeleteResult{CutOff: w.cut}
+		}
 		if !w.originEmpty {
 			w.originEmpty, w.emptiedAt = true, w.env.Now()
 		}

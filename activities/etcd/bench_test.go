@@ -71,7 +71,7 @@ func BenchmarkDeleteVerified(b *testing.B) {
 	eachBench(b, func(b *testing.B, store *Store) {
 		for range b.N {
 			verified := revision(b, store)
-			deleted, stragglers, err := store.DeleteVerified(b.Context(), guard, verified)
+			deleted, stragglers, err := store.DeleteVerified(b.Context(), guard, verified, activities.WhicheverCut)
 			require.NoError(b, err)
 			require.Empty(b, stragglers)
 			require.Equal(b, int64(benchEntries), deleted)

@@ -523,7 +523,7 @@ var everyWrite = map[string]func(ctx context.Context, store *Store, guard activi
 		return err
 	},
 	"DeleteVerified": func(ctx context.Context, store *Store, guard activities.Guard) error {
-		_, _, err := store.DeleteVerified(ctx, guard, 1<<60)
+		_, _, err := store.DeleteVerified(ctx, guard, 1<<60, activities.WhicheverCut)
 		return err
 	},
 	"DeleteRefs": func(ctx context.Context, store *Store, guard activities.Guard) error {
@@ -628,7 +628,7 @@ func TestWholeLifeOfAMove_ChangesNoOtherLogicalClustersKey(t *testing.T) {
 		require.NoError(t, err)
 		_, err = store.EditLogicalCluster(ctx, guard, consumer, object.ModRevision, object.Value)
 		require.NoError(t, err)
-		deleted, stragglers, err := store.DeleteVerified(ctx, guard, revision(t, store))
+		deleted, stragglers, err := store.DeleteVerified(ctx, guard, revision(t, store), activities.WhicheverCut)
 		require.NoError(t, err)
 		require.Empty(t, stragglers)
 		require.Equal(t, int64(len(entries)-1), deleted)
@@ -686,7 +686,7 @@ func TestDeleteVerified_LeavesAndNamesWhatHasChangedSince(t *testing.T) {
 		deleteRaw(t, store, gone)
 
 		want := []string{"core/configmaps default/cm-1", "core/secrets a/b", "deleted core/configmaps default/cm-2"}
-		deleted, stragglers, err := store.DeleteVerified(ctx, guard, verified)
+		deleted, stragglers, err := store.DeleteVerified(ctx, guard, verified, activities.WhicheverCut)
 		require.NoError(t, err)
 		require.Equal(t, want, refs(stragglers))
 		require.Equal(t, int64(len(entries)-2), deleted)
@@ -697,7 +697,7 @@ func TestDeleteVerified_LeavesAndNamesWhatHasChangedSince(t *testing.T) {
 		require.Zero(t, stragglers[2].OriginRevision, "there is no revision of what is gone")
 		require.Len(t, export(t, store, func(key string) bool { return owner(key) == consumer }), 3)
 
-		deleted, stragglers, err = store.DeleteVerified(ctx, guard, verified)
+		deleted, stragglers, err = store.DeleteVerified(ctx, guard, verified, activities.WhicheverCut)
 		require.NoError(t, err, "repeat")
 		require.Equal(t, want, refs(stragglers))
 		require.Zero(t, deleted)
@@ -705,7 +705,7 @@ func TestDeleteVerified_LeavesAndNamesWhatHasChangedSince(t *testing.T) {
 		listed, err := store.List(ctx, consumer, []keyspace.Family{configMaps, secrets}, revision(t, store))
 		require.NoError(t, err)
 		require.NoError(t, store.DeleteRefs(ctx, guard, listed), "sweep what was carried")
-		_, stragglers, err = store.DeleteVerified(ctx, guard, verified)
+		_, stragglers, err = store.DeleteVerified(ctx, guard, verified, activities.WhicheverCut)
 		require.NoError(t, err)
 		require.Equal(t, want[2:], refs(stragglers), "what we swept was not deleted by somebody else")
 	})
@@ -725,7 +725,7 @@ func TestDeleteVerified_AfterAnInterruptedAttempt_StillTellsDeletionsOfBeforeIt(
 		putRaw(t, store, key(2400), "changed")
 		deleteRaw(t, store, key(2400))
 
-		deleted, stragglers, err := store.DeleteVerified(ctx, guard, verified)
+		deleted, stragglers, err := store.DeleteVerified(ctx, guard, verified, activities.WhicheverCut)
 		require.NoError(t, err)
 		require.Equal(t, int64(2500-4), interrupted+deleted)
 		require.Equal(t, []string{
@@ -747,7 +747,7 @@ func TestNoteDropping_PartsWhatClientsDeletedFromWhatComesLater(t *testing.T) {
 		claim, err := store.ReadClaim(ctx, consumer)
 		require.NoError(t, err)
 		require.Equal(t, noted, claim.DroppedAt)
-		_, stragglers, err := store.DeleteVerified(ctx, guard, verified)
+		_, stragglers, err := store.DeleteVerified(ctx, guard, verified, activities.WhicheverCut)
 		require.NoError(t, err)
 		require.Equal(t, []string{"deleted core/configmaps default/map-000003"}, refs(stragglers))
 	})
@@ -771,7 +771,7 @@ func TestDeleteVerified_WhenItsRevisionIsCompacted_DeletesAndNamesChangesAndSays
 		putRaw(t, store, keyOf(entries[3].Ref), "changed")
 		compactAll(t, store)
 
-		deleted, stragglers, err := store.DeleteVerified(ctx, guard, verified)
+		deleted, stragglers, err := store.DeleteVerified(ctx, guard, verified, activities.WhicheverCut)
 		require.ErrorIs(t, err, activities.ErrDeletionsUnknown)
 		require.Equal(t, int64(19), deleted)
 		require.Equal(t, []string{"core/configmaps default/map-000003"}, refs(stragglers))
@@ -788,7 +788,7 @@ func TestDeleteVerified_WhenALeaseRanOut_IsNobodysDeletion(t *testing.T) {
 		verified := revision(t, store)
 		_, err = admin(store).Revoke(ctx, lease.ID)
 		require.NoError(t, err)
-		_, stragglers, err := store.DeleteVerified(ctx, guard, verified)
+		_, stragglers, err := store.DeleteVerified(ctx, guard, verified, activities.WhicheverCut)
 		require.NoError(t, err)
 		require.Empty(t, stragglers)
 	})
@@ -810,10 +810,10 @@ func TestDeleteVerified_WhileSomebodyWrites_LosesNoWrite(t *testing.T) {
 				}
 			}
 		})
-		_, _, err := store.DeleteVerified(ctx, guard, verified)
+		_, _, err := store.DeleteVerified(ctx, guard, verified, activities.WhicheverCut)
 		require.NoError(t, err)
 		writing.Wait()
-		_, stragglers, err := store.DeleteVerified(ctx, guard, verified)
+		_, stragglers, err := store.DeleteVerified(ctx, guard, verified, activities.WhicheverCut)
 		require.NoError(t, err)
 		require.Len(t, stragglers, len(written))
 		for _, straggler := range stragglers {

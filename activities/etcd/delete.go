@@ -27,13 +27,19 @@ const deletePage = 1000
 // same when an earlier attempt had deleted half: every deletion of ours at an origin writes its range to one key in the
 // same Txn, and whose keys were gone by the first of them was not us. Where that history has been compacted, deletions
 // cannot be told: ErrDeletionsUnknown comes beside all the rest.
+//
+// Every Txn compares that no cut was noted after the given one: ErrCutOff.
 func (s *Store) DeleteVerified(
-	ctx context.Context, guard activities.Guard, verifiedRevision int64,
+	ctx context.Context, guard activities.Guard, verifiedRevision, cut int64,
 ) (int64, []activities.Straggler, error) {
 	if err := s.checkToken(ctx, guard); err != nil {
 		return 0, nil, err
 	}
-	deleted, err := s.sweep(guard, verifiedRevision+1, s.deleteMarked).all(ctx)
+	txn := s.deleteMarked
+	if cut != activities.WhicheverCut {
+		txn = s.deleteSeen(cut)
+	}
+	deleted, err := s.sweep(guard, verifiedRevision+1, txn).all(ctx)
 	if err != nil {
 		return deleted, nil, err
 	}
@@ -193,7 +199,7 @@ func (s *Store) deleteEach(
 ) (int64, error) {
 	var total int64
 	for len(keys) > 0 {
-		// Room for the guard's comparisons; the mark needs less.
+		// Room for the comparisons of a sealed claim, or of a token and the latest cut; the mark needs less.
 		batch := keys[:min(len(keys), max(s.limits.maxOps()-sealedCompares, 1))]
 		err := deleteBatch(ctx, guard, batch, txn)
 		if err != nil && s.limits.learn(err, len(batch)+sealedCompares, 0) {

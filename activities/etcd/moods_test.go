@@ -89,7 +89,10 @@ func TestStore_WhileTheLeaderChanges_LosesNothingAndRefusesNothingForGood(t *tes
 	retried(t, func() error { moveLeader(t, server); _, err := store.Digest(ctx, consumer, pinned); return err })
 	var changing sync.WaitGroup
 	changing.Go(func() { moveLeader(t, server) })
-	retried(t, func() error { _, _, err := store.DeleteVerified(ctx, guard, pinned); return err })
+	retried(t, func() error {
+		_, _, err := store.DeleteVerified(ctx, guard, pinned, activities.WhicheverCut)
+		return err
+	})
 	changing.Wait()
 	require.Empty(t, export(t, store, below("/registry/core/configmaps/")))
 }

@@ -115,6 +115,19 @@ func (s *Store) report(
 func (s *Store) EditLogicalCluster(
 	ctx context.Context, guard activities.Guard, logicalCluster string, modRevision int64, value []byte,
 ) (int64, error) {
+	return s.edit(ctx, guard, logicalCluster, modRevision, value)
+}
+
+// EditCutting is EditLogicalCluster for what has kcp cut the shard's informers off, which it notes.
+func (s *Store) EditCutting(
+	ctx context.Context, guard activities.Guard, logicalCluster string, modRevision int64, value []byte,
+) (int64, error) {
+	return s.edit(ctx, guard, logicalCluster, modRevision, value, s.noteCut(guard))
+}
+
+func (s *Store) edit(
+	ctx context.Context, guard activities.Guard, logicalCluster string, modRevision int64, value []byte, beside ...clientv3.Op,
+) (int64, error) {
 	if logicalCluster != guard.LogicalCluster && logicalCluster != keyspace.SystemShard {
 		return 0, fmt.Errorf("edit LogicalCluster %s: the guard is for %s", logicalCluster, guard.LogicalCluster)
 	}
@@ -123,7 +136,8 @@ func (s *Store) EditLogicalCluster(
 	if err != nil {
 		return 0, fmt.Errorf("edit LogicalCluster %s: %w", logicalCluster, err)
 	}
-	response, err := s.guarded(ctx, guard, []clientv3.Cmp{isAt(key, modRevision)}, clientv3.OpPut(key, string(stored)))
+	beside = append(beside, clientv3.OpPut(key, string(stored)))
+	response, err := s.guarded(ctx, guard, []clientv3.Cmp{isAt(key, modRevision)}, beside...)
 	if err != nil {
 		return 0, fmt.Errorf("edit LogicalCluster %s: %w", logicalCluster, err)
 	}
@@ -156,7 +170,8 @@ func (s *Store) DropLogicalCluster(ctx context.Context, guard activities.Guard, 
 	return nil
 }
 
-// Commit writes the guard's LogicalCluster, leaves the landing in the claim and raises its token, in one Txn.
+// Commit writes the guard's LogicalCluster, leaves the landing in the claim and raises its token, in one Txn. It notes the cut
+// of this shard's informers that comes of it.
 // A repeat after it landed, under whichever token of the run, succeeds and gives the revision of the landing.
 func (s *Store) Commit(
 	ctx context.Context, guard activities.Guard, modRevision int64, value []byte, raiseTo activities.Token, landing activities.Landing,
@@ -177,7 +192,7 @@ func (s *Store) Commit(
 	unlanded := absent(committedKey(guard.LogicalCluster))
 	response, err := s.guarded(ctx, guard, []clientv3.Cmp{isAt(key, modRevision), unlanded},
 		clientv3.OpPut(key, string(stored)),
-		committed, putToken(guard, raiseTo))
+		committed, putToken(guard, raiseTo), s.noteCut(guard))
 	if err == nil {
 		return response.Header.Revision, nil
 	}

@@ -8,6 +8,7 @@
 //	/kcp-migrate/migrations/<logical cluster>/info       whose the claim is, and whom to ask about it
 //	/kcp-migrate/migrations/<logical cluster>/committed  the token under which the commit landed
 //	/kcp-migrate/migrations/<logical cluster>/deleted    the range of the latest deletion at an origin
+//	/kcp-migrate/cut/<storage prefix>                    written with whatever has kcp cut that shard's informers off
 //	/kcp-migrate/locks/<name>                            what one worker at a time may do
 //	/kcp-migrate/revision                                written only to raise the revision
 package etcd

@@ -62,6 +62,16 @@ func (l *LogicalCluster) Inactive() bool {
 	return annotations.text(InactiveAnnotation) == "true" || annotations.text(legacyInactiveAnnotation) == "true"
 }
 
+// CutsInformers reports whether kcp's controller, once it sees the object like this, cuts the shard's informers off: on the way
+// to Inactive it cancels all wildcard requests, on the way back it drops what it had cancelled and with it what has begun
+// since (kcp pkg/reconciler/core/logicalcluster, phaseReconciler). An object that is being deleted takes neither way.
+func (l *LogicalCluster) CutsInformers() bool {
+	if l.BeingDeleted() {
+		return false
+	}
+	return l.Phase() == PhaseReady && l.Inactive() || l.Phase() == PhaseInactive && !l.Inactive()
+}
+
 // Stamp is the token of the move that fenced the object, empty when none did.
 func (l *LogicalCluster) Stamp() string { return l.annotations().text(MoveAnnotation) }
 

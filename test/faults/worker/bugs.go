@@ -87,11 +87,11 @@ type greedyStore struct {
 	endpoints []string
 }
 
-func (s greedyStore) DeleteVerified(ctx context.Context, guard activities.Guard, verifiedRevision int64) (int64, []activities.Straggler, error) {
+func (s greedyStore) DeleteVerified(ctx context.Context, guard activities.Guard, verifiedRevision, cut int64) (int64, []activities.Straggler, error) {
 	if err := deleteOfAnother(ctx, s.endpoints, guard.LogicalCluster); err != nil {
 		return 0, nil, err
 	}
-	return s.Store.DeleteVerified(ctx, guard, verifiedRevision)
+	return s.Store.DeleteVerified(ctx, guard, verifiedRevision, cut)
 }
 
 // stubbornStore does not take no for an answer: it claims anew what it has lost (invariant 4).

@@ -26,9 +26,9 @@ func (s watchedStore) Repair(ctx context.Context, guard activities.Guard, enclos
 	return s.Store.Repair(ctx, guard, enclosedAt, puts, deletes)
 }
 
-func (s watchedStore) DeleteVerified(ctx context.Context, guard activities.Guard, verifiedRevision int64) (int64, []activities.Straggler, error) {
+func (s watchedStore) DeleteVerified(ctx context.Context, guard activities.Guard, verifiedRevision, cut int64) (int64, []activities.Straggler, error) {
 	defer inMidst(ctx)
-	return s.Store.DeleteVerified(ctx, guard, verifiedRevision)
+	return s.Store.DeleteVerified(ctx, guard, verifiedRevision, cut)
 }
 
 func (s watchedStore) DeleteAll(ctx context.Context, guard activities.Guard) (int64, error) {
@@ -59,6 +59,11 @@ func (s watchedStore) Release(ctx context.Context, guard activities.Guard) error
 func (s watchedStore) EditLogicalCluster(ctx context.Context, guard activities.Guard, logicalCluster string, modRevision int64, value []byte) (int64, error) {
 	defer inMidst(ctx)
 	return s.Store.EditLogicalCluster(ctx, guard, logicalCluster, modRevision, value)
+}
+
+func (s watchedStore) EditCutting(ctx context.Context, guard activities.Guard, logicalCluster string, modRevision int64, value []byte) (int64, error) {
+	defer inMidst(ctx)
+	return s.Store.EditCutting(ctx, guard, logicalCluster, modRevision, value)
 }
 
 func (s watchedStore) DeleteLogicalCluster(ctx context.Context, guard activities.Guard, modRevision int64) error {
