@@ -541,6 +541,14 @@ var everyWrite = map[string]func(ctx context.Context, store *Store, guard activi
 		_, err = store.EditLogicalCluster(ctx, guard, consumer, object.ModRevision, []byte("{}"))
 		return err
 	},
+	"EditCutting": func(ctx context.Context, store *Store, guard activities.Guard) error {
+		object, err := store.LogicalCluster(ctx, keyspace.SystemShard)
+		if err != nil {
+			return err
+		}
+		_, err = store.EditCutting(ctx, guard, keyspace.SystemShard, object.ModRevision, []byte("{}"))
+		return err
+	},
 	"EditLogicalCluster of system:shard": func(ctx context.Context, store *Store, guard activities.Guard) error {
 		object, err := store.LogicalCluster(ctx, keyspace.SystemShard)
 		if err != nil {
