@@ -78,13 +78,3 @@ func TestRenewCachedCopies_ThatFails_IsTriedAgainByTemporal(t *testing.T) {
 	_, err = renew(t, nil)
 	require.ErrorContains(t, err, "no --cache-kubeconfig")
 }
-
-func TestAwaitInformers_ThatDoNotComeBack_NamesTheShard(t *testing.T) {
-	one := newShard(t, "root")
-	_, err := perform[struct{}](t, one, one.AwaitInformers, activities.GuardInput{Guard: fenced})
-	require.NoError(t, err)
-
-	one.api.informers = errors.New("have not caught up")
-	_, err = perform[struct{}](t, one, one.AwaitInformers, activities.GuardInput{Guard: fenced})
-	require.ErrorContains(t, err, "await informers of shard root: have not caught up")
-}

@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -117,4 +118,27 @@ func (s *shard) fenceNeighbour(t *testing.T) {
 	require.NoError(t, err)
 	_, err = perform[any](t, s, s.FenceOrigin, activities.RaiseInput{Guard: other, To: other.Token.Next()})
 	require.NoError(t, err)
+}
+
+func TestAwaitInformers_ThatDoNotComeBack_NamesTheShard(t *testing.T) {
+	one := newShard(t, "root")
+	one.api.informers = func() error { return errors.New("have not caught up") }
+	_, err := perform[any](t, one, one.AwaitInformers, activities.GuardInput{Guard: fenced})
+	require.ErrorContains(t, err, "await informers of shard root: have not caught up")
+}
+
+func TestAwaitInformers_CutOffAgainMeanwhile_LooksAnew(t *testing.T) {
+	p := newPair(t)
+	p.fence(t)
+	looks := 0
+	p.origin.api.informers = func() error {
+		if looks++; looks == 1 {
+			p.origin.fenceNeighbour(t)
+		}
+		return nil
+	}
+	seen, err := perform[activities.InformersResult](t, p.origin, p.origin.AwaitInformers, activities.GuardInput{Guard: fenced})
+	require.NoError(t, err)
+	require.Equal(t, 2, looks)
+	require.Equal(t, p.origin.latestCut(t), seen.Cut)
 }

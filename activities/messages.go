@@ -81,6 +81,12 @@ type WakeResult struct {
 	Cut int64 `json:"cut"`
 }
 
+// InformersResult tells which cut the first of the shard's informers have come back from.
+type InformersResult struct {
+	// Cut is the revision of the latest one that was noted.
+	Cut int64 `json:"cut"`
+}
+
 // RaiseInput replaces the guard's token.
 type RaiseInput struct {
 	Guard Guard `json:"guard"`

@@ -159,8 +159,8 @@ func perform[Result any](t *testing.T, s *shard, activity, input any) (Result, e
 // scriptedAPI answers as the LogicalCluster in etcd says, unless a test tells it otherwise.
 type scriptedAPI struct {
 	store *etcd.Store
-	// informers is why the shard's informers do not come back.
-	informers error
+	// informers is asked whether the shard's informers have come back, where a test sets it.
+	informers func() error
 	// idle keeps the stand-in controller from acting.
 	idle atomic.Bool
 	// uncut keeps canaries open for so many nudges.
@@ -314,7 +314,12 @@ func (a *scriptedAPI) ProbeWildcard(context.Context) []activities.Probe {
 }
 
 // AwaitInformers ends as the test says.
-func (a *scriptedAPI) AwaitInformers(context.Context, string) error { return a.informers }
+func (a *scriptedAPI) AwaitInformers(context.Context, string) error {
+	if a.informers == nil {
+		return nil
+	}
+	return a.informers()
+}
 
 func (a *scriptedAPI) ProbeResources(context.Context, string, []activities.BoundResource) []activities.Probe {
 	return []activities.Probe{{Server: "https://one", OK: true}}

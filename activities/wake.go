@@ -60,21 +60,39 @@ func (s *Shard) wake(ctx context.Context, guard Guard) error {
 	}
 }
 
-// AwaitInformers waits until the shard's own informers, those of every API server, are connected again after a wake.
-// kcp's informers never notice what was deleted while they were cut off (docs/kcp-findings.md, Trap 6), so nothing of
+// AwaitInformers waits until the shard's own informers, those of every API server, are connected again after the latest
+// cut. kcp's informers never notice what was deleted while they were cut off (docs/kcp-findings.md, Trap 6), so nothing of
 // the tenant may be deleted before. Each informer waits for a time of its own: that all have come back, the workflow
-// concludes from how long these took. It looks only once kcp must have acted on what was noted as a cut last: an informer that
-// is about to be cut off would pass for one that has come back.
-func (s *Shard) AwaitInformers(ctx context.Context, input GuardInput) error {
-	return permanent(heartbeating(ctx, func(ctx context.Context) error {
+// concludes from how long these took.
+func (s *Shard) AwaitInformers(ctx context.Context, input GuardInput) (*InformersResult, error) {
+	result := &InformersResult{}
+	err := heartbeating(ctx, func(ctx context.Context) (err error) {
+		result.Cut, err = s.awaitInformers(ctx, input.Guard.LogicalCluster)
+		return err
+	})
+	if err != nil {
+		return nil, permanent(err)
+	}
+	return result, nil
+}
+
+// awaitInformers gives the cut that they have come back from. It looks only once kcp must have acted on what was noted last,
+// for an informer that is about to be cut off would pass for one that has come back; and anew where another cut came.
+func (s *Shard) awaitInformers(ctx context.Context, logicalCluster string) (int64, error) {
+	latest, err := s.Store.LatestCut(ctx)
+	for err == nil {
+		cut := latest
 		if err := sleep(ctx, nudgeEvery); err != nil {
-			return err
+			return 0, err
 		}
-		if err := s.API.AwaitInformers(ctx, input.Guard.LogicalCluster); err != nil {
-			return fmt.Errorf("await informers of shard %s: %w", s.Name, err)
+		if err := s.API.AwaitInformers(ctx, logicalCluster); err != nil {
+			return 0, fmt.Errorf("await informers of shard %s: %w", s.Name, err)
 		}
-		return nil
-	}))
+		if latest, err = s.Store.LatestCut(ctx); err == nil && latest == cut {
+			return cut, nil
+		}
+	}
+	return 0, fmt.Errorf("read latest cut on shard %s: %w", s.Name, err)
 }
 
 // toggleSystemShard takes system:shard to Inactive and back; it never leaves it fenced, whatever ends ctx.

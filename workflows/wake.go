@@ -63,12 +63,15 @@ func (m *migration) wakeOrigin(ctx workflow.Context) error {
 
 // watchInformers notes when the first of the origin's informers are connected again.
 func (m *migration) watchInformers(ctx workflow.Context) {
-	err := do(m.atOrigin(ctx, long, "Await the origin's informers"), shard.AwaitInformers, m.onOrigin())
+	seen, err := call(m.atOrigin(ctx, long, "Await the origin's informers"), shard.AwaitInformers, m.onOrigin())
 	if err != nil {
 		workflow.GetLogger(ctx).Info("Origin's informers were not seen to be back", "error", err)
 		return
 	}
 	m.informers.back = workflow.Now(ctx)
+	if seen.Cut != m.informers.cut { // another move's
+		m.informers.cut, m.informers.until = seen.Cut, m.informers.back
+	}
 }
 
 // watchAgain is watchInformers beside what ctx is for.
@@ -110,9 +113,8 @@ func (m *migration) awaitInformers(ctx workflow.Context) {
 }
 
 func (m *migration) awaitBack(ctx workflow.Context) error {
-	surely := m.informers.until.Add(informersBackWithin)
 	awaiting := workflow.AwaitOptions{
-		Timeout:      surely.Sub(workflow.Now(ctx)),
+		Timeout:      m.informers.until.Add(informersBackWithin).Sub(workflow.Now(ctx)),
 		TimerOptions: workflow.TimerOptions{Summary: "Longest time without informers"},
 	}
 	seen, err := workflow.AwaitWithOptions(ctx, awaiting, func() bool { return !m.informers.back.IsZero() })
@@ -120,6 +122,7 @@ func (m *migration) awaitBack(ctx workflow.Context) error {
 		return err
 	}
 	likely := m.informers.until.Add(backoffJitter*m.informers.back.Sub(m.informers.since) + relistMargin)
+	surely := m.informers.until.Add(informersBackWithin)
 	rest := min(likely.Sub(workflow.Now(ctx)), surely.Sub(workflow.Now(ctx)))
 	return timer(ctx, Duration(rest), "Give the other informers time").Get(ctx, nil)
 }

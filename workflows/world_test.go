@@ -340,8 +340,9 @@ func (w *world) answerOnOrigin() {
 		w.blind = false
 		return activities.WakeResult{Cut: w.cut}
 	})
-	onDo(w, "AwaitInformers", func(activities.GuardInput) {
+	on(w, "AwaitInformers", func(activities.GuardInput) activities.InformersResult {
 		w.must(!w.blind, "informers can come back only to a shard that is awake")
+		return activities.InformersResult{Cut: w.cut}
 	})
 	on(w, "ReleaseContext", func(activities.GuardInput) activities.ReleaseResult {
 		w.must(w.originGone || !w.originEmpty, "the context is released before anything is deleted") // without the object it is a repeat

@@ -39,11 +39,13 @@ func TestMove_StruckWhereItHurts_EndsWholeByItself(t *testing.T) {
 	}
 }
 
-func startTestBench(t *testing.T) *bench {
+func startTestBench(t *testing.T) *bench { return startTestBenchWith(t, point.NoBug) }
+
+func startTestBenchWith(t *testing.T, bug point.Bug) *bench {
 	t.Helper()
 	folder, err := makeFolder()
 	require.NoError(t, err)
-	bench, err := startBench(t.Context(), benchOptions{binDir: os.Getenv("KCP_MIGRATE_BIN_DIR"), folder: folder})
+	bench, err := startBench(t.Context(), benchOptions{binDir: os.Getenv("KCP_MIGRATE_BIN_DIR"), folder: folder, bug: string(bug)})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, bench.Stop())

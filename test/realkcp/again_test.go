@@ -41,18 +41,69 @@ func TestTenant_MovedThereAndBackAndThereAgain_IsServed(t *testing.T) {
 // Trap 6 of docs/kcp-findings.md.
 func TestTenant_WhoseRightsWereRevokedElsewhere_StayRevokedAfterItsReturn(t *testing.T) {
 	stack := theStack(t)
-	tenant := stack.createTenant(t, "revoking")
+	tenant := stack.createEntitled(t, "revoking")
+	stack.move(t, tenant.path, otherShard)
+	stack.requireRevoked(t, tenant)
+	stack.delete(t, "revoking")
+}
+
+// Another tenant of the shard is fenced right before the first one's entries are deleted there. Moves before have made the
+// informers wait for longer than the first one's move goes on waiting.
+func TestTenant_WhoseNeighbourLeavesAsItsEntriesGo_HasItsRightsRevokedAllTheSame(t *testing.T) {
+	stack := theStack(t)
+	tenant, neighbour := stack.createEntitled(t, "followed"), stack.createTenant(t, "following")
+	id := stack.startGated(t, neighbour.path)
+	for _, name := range []string{"ahead-1", "ahead-2", "ahead-3"} {
+		stack.move(t, stack.createTenant(t, name).path, otherShard)
+	}
+	stack.command(t, exitDone, "start", tenant.path, otherShard)
+	stack.awaitSeen(t, workflows.WorkflowID(tenant.path))
+
+	stack.command(t, exitDone, "approve", id)
+	stack.command(t, exitDone, "watch", id)
+
+	stack.command(t, exitDone, "watch", workflows.WorkflowID(tenant.path))
+	stack.requireRevoked(t, tenant)
+	for _, name := range []string{"followed", "following", "ahead-1", "ahead-2", "ahead-3"} {
+		stack.delete(t, name)
+	}
+}
+
+// createEntitled makes a tenant of the root shard in which somebody has a right.
+func (s *stack) createEntitled(t *testing.T, name string) *workspace {
+	t.Helper()
+	tenant := s.createTenant(t, name)
 	tenant.apply(t, "access.yaml")
 	await(t, "right to take effect", func(ctx context.Context) error { return tenant.expectAllowed(ctx, true) })
-	stack.move(t, tenant.path, otherShard)
+	return tenant
+}
+
+// awaitSeen waits until a move has seen the first of the origin's informers connected again, and waits for the others.
+func (s *stack) awaitSeen(t *testing.T, id string) {
+	t.Helper()
+	s.awaitStatus(t, id, func(status workflows.Status) bool { return status.Step == "clean up origin" && status.Advice != "" })
+	temporal, err := s.Temporal(t.Context())
+	require.NoError(t, err)
+	defer temporal.Close()
+	await(t, "informers seen by "+id, func(ctx context.Context) error {
+		described, err := temporal.DescribeWorkflowExecution(ctx, id, "")
+		if err == nil && len(described.GetPendingActivities()) > 0 {
+			err = errors.New("it still looks")
+		}
+		return err
+	})
+}
+
+// requireRevoked revokes the right at the other shard and moves the tenant back.
+func (s *stack) requireRevoked(t *testing.T, tenant *workspace) {
+	t.Helper()
 	binding := tenant.of(resources["ClusterRoleBinding"], "")
 	require.NoError(t, binding.Delete(t.Context(), "someone", metav1.DeleteOptions{}))
 	await(t, "right to be revoked", func(ctx context.Context) error { return tenant.expectAllowed(ctx, false) })
 
-	stack.move(t, tenant.path, rootShard)
+	s.move(t, tenant.path, rootShard)
 
 	holds(t, "the right stays revoked", func(ctx context.Context) error { return tenant.expectAllowed(ctx, false) })
-	stack.delete(t, "revoking")
 }
 
 // expectAllowed gives no error while the user someone may, or may not, list Secrets.

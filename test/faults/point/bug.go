@@ -15,4 +15,6 @@ const (
 	TellsASecret      Bug = "tells-a-secret"
 	ForgetsTheTime    Bug = "forgets-the-time"
 	LeavesWatchesDeaf Bug = "leaves-watches-deaf"
+	// DeletesUnseen is of two moves out of one shard, which the bench does not play.
+	DeletesUnseen Bug = "deletes-unseen"
 )

@@ -43,6 +43,8 @@ func findBug(name point.Bug, config *worker.Config) ([]worker.Option, error) {
 		return []worker.Option{worker.WithInterceptors(&timelessWorker{})}, nil
 	case point.LeavesWatchesDeaf:
 		return store(func(store activities.Store) activities.Store { return lowStore{store} })
+	case point.DeletesUnseen:
+		return store(func(store activities.Store) activities.Store { return hiddenStore{store} })
 	}
 	return nil, fmt.Errorf("unknown bug %q", name)
 }
@@ -143,6 +145,13 @@ type lowStore struct{ activities.Store }
 
 func (s lowStore) LiftRevision(_ context.Context, _ activities.Guard, revision int64, _ int, _ func(int64)) (int64, error) {
 	return revision, nil
+}
+
+// hiddenStore does not ask whether the origin's informers were cut off again.
+type hiddenStore struct{ activities.Store }
+
+func (s hiddenStore) DeleteVerified(ctx context.Context, guard activities.Guard, verifiedRevision, _ int64) (int64, []activities.Straggler, error) {
+	return s.Store.DeleteVerified(ctx, guard, verifiedRevision, activities.WhicheverCut)
 }
 
 // sleepyWorker wakes no shard (invariant 6).
