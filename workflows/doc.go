@@ -22,10 +22,11 @@
 //	                     commit               one Txn opens the destination's LogicalCluster    nothing: see below
 //	OriginCleanup        serve                every API server of the destination answers;      –
 //	                                          the tenant is back
-//	                     clean up origin      LogicalCluster, then every entry that has not     –
-//	                                          changed since it was verified; late writes are
-//	                                          carried; the route is held at the destination
-//	                                          where the origin does not let go soon
+//	                     clean up origin      LogicalCluster, then, while kcp's informers can   –
+//	                                          see it, every entry that has not changed since
+//	                                          it was verified; late writes are carried; the
+//	                                          route is held at the destination where the
+//	                                          origin does not let go soon
 //	DestinationFinalize  finalize destination bound resources, front-proxies and the owner      –
 //	                                          Workspace agree; claims are released
 //	Completed

@@ -145,6 +145,18 @@ func TestMigrate_WhoseInformersAnotherMoveCutsOff_WaitsForThemAnew(t *testing.T)
 	w.arrived()
 }
 
+func TestMigrate_WhoseInformersComeBackFromAnothersCut_CountsFromThenAndSweepsOnce(t *testing.T) {
+	w := newWorld(t)
+	var fenced time.Time
+	w.onCall["FenceOrigin"] = func() { fenced = w.env.Now() }
+	w.delays["AwaitInformers"] = 5 * time.Second
+	w.onCall["AwaitInformers"] = func() { w.cut++ }
+	w.move(usualInput)
+
+	require.Equal(t, theStory, w.calls)
+	require.WithinRange(t, w.emptiedAt, fenced.Add(17*time.Second), fenced.Add(18*time.Second))
+}
+
 func TestMigrate_WhoseInformersAreCutOffByAWakeThatTakesLong_CountsFromItsEnd(t *testing.T) {
 	w := newWorld(t)
 	var woken time.Time

@@ -53,8 +53,9 @@ func TestTenant_WhoseNeighbourLeavesAsItsEntriesGo_HasItsRightsRevokedAllTheSame
 	stack := theStack(t)
 	tenant, neighbour := stack.createEntitled(t, "followed"), stack.createTenant(t, "following")
 	id := stack.startGated(t, neighbour.path)
-	for _, name := range []string{"ahead-1", "ahead-2", "ahead-3"} {
-		stack.move(t, stack.createTenant(t, name).path, otherShard)
+	ahead := []*workspace{stack.createTenant(t, "ahead-1"), stack.createTenant(t, "ahead-2"), stack.createTenant(t, "ahead-3")}
+	for _, other := range ahead {
+		stack.move(t, other.path, otherShard)
 	}
 	stack.command(t, exitDone, "start", tenant.path, otherShard)
 	stack.awaitSeen(t, workflows.WorkflowID(tenant.path))
