@@ -85,6 +85,8 @@ type WakeResult struct {
 type InformersResult struct {
 	// Cut is the revision of the latest one that was noted.
 	Cut int64 `json:"cut"`
+	// OthersSince is when the first of the other moves that may have cut them off was claimed, zero where there is none.
+	OthersSince time.Time `json:"othersSince,omitzero"`
 }
 
 // RaiseInput replaces the guard's token.

@@ -162,6 +162,9 @@ type Claimer interface {
 	Claim(ctx context.Context, guard Guard, info ClaimInfo) (Claim, error)
 	// ReadClaim gives ErrNotFound where there is none.
 	ReadClaim(ctx context.Context, logicalCluster string) (Claim, error)
+	// OthersSince gives when the first of the claims on this shard but the logical cluster's own was made whose token was raised
+	// since, zero where there is none.
+	OthersSince(ctx context.Context, logicalCluster string) (time.Time, error)
 	// TakeClaim takes the claim over from the run that held it, "" for nobody: whatever that run still does under its tokens
 	// fails from then on. The guard's run gets the token's number and the landing as they were. Idempotent. ErrClaimed, and
 	// that claim, where another run holds it by now.

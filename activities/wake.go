@@ -67,8 +67,13 @@ func (s *Shard) wake(ctx context.Context, guard Guard) error {
 func (s *Shard) AwaitInformers(ctx context.Context, input GuardInput) (*InformersResult, error) {
 	result := &InformersResult{}
 	err := heartbeating(ctx, func(ctx context.Context) (err error) {
-		result.Cut, err = s.awaitInformers(ctx, input.Guard.LogicalCluster)
-		return err
+		if result.Cut, err = s.awaitInformers(ctx, input.Guard.LogicalCluster); err != nil {
+			return err
+		}
+		if result.OthersSince, err = s.Store.OthersSince(ctx, input.Guard.LogicalCluster); err != nil {
+			return fmt.Errorf("find other moves on shard %s: %w", s.Name, err)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, permanent(err)

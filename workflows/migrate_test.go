@@ -157,6 +157,16 @@ func TestMigrate_WhoseInformersComeBackFromAnothersCut_CountsFromThenAndSweepsOn
 	require.WithinRange(t, w.emptiedAt, fenced.Add(17*time.Second), fenced.Add(18*time.Second))
 }
 
+func TestMigrate_BesideAnotherMove_CountsTheInformersBackOffFromItsBeginning(t *testing.T) {
+	w := newWorld(t)
+	var fenced time.Time
+	w.onCall["FenceOrigin"] = func() { fenced, w.othersSince = w.env.Now(), w.env.Now().Add(-20*time.Second) }
+	w.delays["AwaitInformers"] = 3 * time.Second
+	w.move(usualInput)
+
+	require.WithinRange(t, w.emptiedAt, fenced.Add(48*time.Second), fenced.Add(49*time.Second))
+}
+
 func TestMigrate_WhoseInformersAreCutOffByAWakeThatTakesLong_CountsFromItsEnd(t *testing.T) {
 	w := newWorld(t)
 	var woken time.Time

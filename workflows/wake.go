@@ -69,6 +69,9 @@ func (m *migration) watchInformers(ctx workflow.Context) {
 		return
 	}
 	m.informers.back = workflow.Now(ctx)
+	if others := seen.OthersSince; !others.IsZero() && others.Before(m.informers.since) {
+		m.informers.since = others // its fence may have cut off already who comes back last
+	}
 	if seen.Cut != m.informers.cut { // another move's
 		m.informers.cut, m.informers.until = seen.Cut, m.informers.back
 	}

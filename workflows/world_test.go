@@ -49,6 +49,7 @@ type world struct {
 	cut               int64                // the latest of the origin's informers
 	cutBefore         func(sweep int) bool // whether another move cuts them off right before a sweep
 	sweeps            int
+	othersSince       time.Time                 // when the first of the other moves out of the origin began
 	pathsLost         bool                      // front-proxies know the name alone
 	deleted           bool                      // the tenant was, while the move ran
 	verifyRounds      []activities.VerifyResult // answers of the first rounds; then they match
@@ -342,7 +343,7 @@ func (w *world) answerOnOrigin() {
 	})
 	on(w, "AwaitInformers", func(activities.GuardInput) activities.InformersResult {
 		w.must(!w.blind, "informers can come back only to a shard that is awake")
-		return activities.InformersResult{Cut: w.cut}
+		return activities.InformersResult{Cut: w.cut, OthersSince: w.othersSince}
 	})
 	on(w, "ReleaseContext", func(activities.GuardInput) activities.ReleaseResult {
 		w.must(w.originGone || !w.originEmpty, "the context is released before anything is deleted") // without the object it is a repeat

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -12,10 +14,10 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/activities"
 )
 
-// claimPrefix is below no storage prefix of kcp's, so that no API server ever reads it.
-func claimPrefix(logicalCluster string) string {
-	return "/kcp-migrate/migrations/" + logicalCluster + "/"
-}
+// claimsPrefix is below no storage prefix of kcp's, so that no API server ever reads it.
+const claimsPrefix = "/kcp-migrate/migrations/"
+
+func claimPrefix(logicalCluster string) string { return claimsPrefix + logicalCluster + "/" }
 
 func tokenKey(logicalCluster string) string     { return claimPrefix(logicalCluster) + "token" }
 func infoKey(logicalCluster string) string      { return claimPrefix(logicalCluster) + "info" }
@@ -136,6 +138,36 @@ func claimOf(logicalCluster string, kvs []*mvccpb.KeyValue) (claim, error) {
 		read.Committed, read.Landing = true, &read.landing
 	}
 	return read, nil
+}
+
+// OthersSince gives when the first of the claims on this shard but the logical cluster's own was made, zero where there is
+// none. One whose token was never raised has cut nothing off: its move waits for approval, say.
+func (s *Store) OthersSince(ctx context.Context, logicalCluster string) (time.Time, error) {
+	response, err := s.client.Get(ctx, claimsPrefix, clientv3.WithPrefix())
+	if err != nil {
+		return time.Time{}, fmt.Errorf("list claims: %w", translate(err))
+	}
+	var first time.Time
+	for owner, kvs := range byOwner(response.Kvs) {
+		other, err := claimOf(owner, kvs)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if owner != logicalCluster && other.Token.Number() > 1 && (first.IsZero() || other.ClaimedAt.Before(first)) {
+			first = other.ClaimedAt
+		}
+	}
+	return first, nil
+}
+
+// byOwner parts what is below claimsPrefix by the logical cluster.
+func byOwner(kvs []*mvccpb.KeyValue) map[string][]*mvccpb.KeyValue {
+	claims := map[string][]*mvccpb.KeyValue{}
+	for _, kv := range kvs {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), claimsPrefix), "/")
+		claims[owner] = append(claims[owner], kv)
+	}
+	return claims
 }
 
 // putLanding is what marks a claim committed.

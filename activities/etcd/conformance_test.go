@@ -876,6 +876,29 @@ func TestClaim_OfAnotherMove_IsToldWithItsOwner(t *testing.T) {
 	})
 }
 
+func TestOthersSince_IsOfTheFirstClaimButOnesOwn(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *server) {
+		ctx, store := t.Context(), server.open(t)
+		claimed(t, store)
+		since, err := store.OthersSince(ctx, consumer)
+		require.NoError(t, err)
+		require.Zero(t, since)
+		first := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+		for i, name := range []string{"gated", "later", "first", "last"} {
+			other := activities.Guard{LogicalCluster: name, Token: activities.NewToken(name)}
+			after := []time.Duration{-time.Hour, time.Second, 0, time.Hour}[i]
+			_, err := store.Claim(ctx, other, activities.ClaimInfo{RunID: name, ClaimedAt: first.Add(after)})
+			require.NoError(t, err)
+			if name != "gated" {
+				require.NoError(t, store.RaiseToken(ctx, other, other.Token.Next()))
+			}
+		}
+		since, err = store.OthersSince(ctx, consumer)
+		require.NoError(t, err)
+		require.Equal(t, first, since)
+	})
+}
+
 func TestCommit_Repeated_GivesTheRevisionOfTheLanding(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		ctx, store := t.Context(), server.open(t)

@@ -52,11 +52,11 @@ func TestTenant_WhoseRightsWereRevokedElsewhere_StayRevokedAfterItsReturn(t *tes
 func TestTenant_WhoseNeighbourLeavesAsItsEntriesGo_HasItsRightsRevokedAllTheSame(t *testing.T) {
 	stack := theStack(t)
 	tenant, neighbour := stack.createEntitled(t, "followed"), stack.createTenant(t, "following")
-	id := stack.startGated(t, neighbour.path)
 	ahead := []*workspace{stack.createTenant(t, "ahead-1"), stack.createTenant(t, "ahead-2"), stack.createTenant(t, "ahead-3")}
 	for _, other := range ahead {
 		stack.move(t, other.path, otherShard)
 	}
+	id := stack.startGated(t, neighbour.path)
 	stack.command(t, exitDone, "start", tenant.path, otherShard)
 	stack.awaitSeen(t, workflows.WorkflowID(tenant.path))
 
