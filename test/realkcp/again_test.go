@@ -87,8 +87,8 @@ func (s *stack) awaitSeen(t *testing.T, id string) {
 	require.NoError(t, err)
 	defer temporal.Close()
 	await(t, "informers seen by "+id, func(ctx context.Context) error {
-		described, err := temporal.DescribeWorkflowExecution(ctx, id, "")
-		if err == nil && len(described.GetPendingActivities()) > 0 {
+		described, err := temporal.DescribeWorkflow(ctx, id, "")
+		if err == nil && len(described.RawResponse.GetPendingActivities()) > 0 {
 			err = errors.New("it still looks")
 		}
 		return err
