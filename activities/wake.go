@@ -81,23 +81,42 @@ func (s *Shard) AwaitInformers(ctx context.Context, input GuardInput) (*Informer
 	return result, nil
 }
 
-// awaitInformers gives the cut that they have come back from. It looks only once kcp must have acted on what was noted last,
-// for an informer that is about to be cut off would pass for one that has come back; and anew where another cut came.
+// awaitInformers gives the cut that they have come back from. It looks anew where another came meanwhile.
 func (s *Shard) awaitInformers(ctx context.Context, logicalCluster string) (int64, error) {
-	latest, err := s.Store.LatestCut(ctx)
-	for err == nil {
-		cut := latest
-		if err := sleep(ctx, nudgeEvery); err != nil {
+	for {
+		cut, err := s.settledCut(ctx)
+		if err != nil {
 			return 0, err
 		}
 		if err := s.API.AwaitInformers(ctx, logicalCluster); err != nil {
 			return 0, fmt.Errorf("await informers of shard %s: %w", s.Name, err)
 		}
-		if latest, err = s.Store.LatestCut(ctx); err == nil && latest == cut {
+		latest, err := s.Store.LatestCut(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("read latest cut on shard %s: %w", s.Name, err)
+		}
+		if latest == cut {
 			return cut, nil
 		}
 	}
-	return 0, fmt.Errorf("read latest cut on shard %s: %w", s.Name, err)
+}
+
+// settledCut waits until kcp must have acted on what was noted last: an informer that is about to be cut off would pass for
+// one that has come back.
+func (s *Shard) settledCut(ctx context.Context) (int64, error) {
+	for before := int64(-1); ; {
+		latest, err := s.Store.LatestCut(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("read latest cut on shard %s: %w", s.Name, err)
+		}
+		if latest == before {
+			return latest, nil
+		}
+		before = latest
+		if err := sleep(ctx, nudgeEvery); err != nil {
+			return 0, err
+		}
+	}
 }
 
 // toggleSystemShard takes system:shard to Inactive and back; it never leaves it fenced, whatever ends ctx.
