@@ -35,7 +35,7 @@ func (f *Fleet) FindShards(ctx context.Context, input FindInput) (*FindResult, e
 		return found, nil
 	}
 	if errors.Is(err, ErrNotFound) {
-		return nil, Refuse(LogicalClusterNotFound, "no front-proxy knows %q; give the logical cluster's name instead, as in /kcp-migrate/migrations/<name>/ in etcd", input.LogicalCluster)
+		return nil, Refuse(LogicalClusterNotFound, "no front-proxy knows %q; give the logical cluster's name instead, as in /kcp-migrate/migrations/<prefix>/<name>/ in etcd", input.LogicalCluster)
 	}
 	return nil, permanent(fmt.Errorf("locate logical cluster %s, which its name instead of its path would spare: %w", input.LogicalCluster, err))
 }

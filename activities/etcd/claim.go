@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -15,13 +16,26 @@ import (
 )
 
 // claimsPrefix is below no storage prefix of kcp's, so that no API server ever reads it.
-const claimsPrefix = "/kcp-migrate/migrations/"
+func (s *Store) claimsPrefix() string { return "/kcp-migrate/migrations/" + s.ofShard() + "/" }
 
-func claimPrefix(logicalCluster string) string { return claimsPrefix + logicalCluster + "/" }
+func (s *Store) claimPrefix(logicalCluster string) string {
+	return s.claimsPrefix() + logicalCluster + "/"
+}
 
-func tokenKey(logicalCluster string) string     { return claimPrefix(logicalCluster) + "token" }
-func infoKey(logicalCluster string) string      { return claimPrefix(logicalCluster) + "info" }
-func committedKey(logicalCluster string) string { return claimPrefix(logicalCluster) + "committed" }
+// ofShard tells the shard's own keys from those of others that have their storage prefixes in the same etcd.
+func (s *Store) ofShard() string { return url.PathEscape(strings.Trim(s.layout.Prefix(), "/")) }
+
+func (s *Store) tokenKey(logicalCluster string) string {
+	return s.claimPrefix(logicalCluster) + "token"
+}
+
+func (s *Store) infoKey(logicalCluster string) string {
+	return s.claimPrefix(logicalCluster) + "info"
+}
+
+func (s *Store) committedKey(logicalCluster string) string {
+	return s.claimPrefix(logicalCluster) + "committed"
+}
 
 // claim is everything under a logical cluster's claim, read at one revision.
 type claim struct {
@@ -59,13 +73,13 @@ func (s *Store) Claim(
 		return activities.Claim{}, fmt.Errorf("encode claim of logical cluster %s: %w", guard.LogicalCluster, err)
 	}
 	response, err := s.client.Txn(ctx).
-		If(absent(tokenKey(guard.LogicalCluster)), absent(infoKey(guard.LogicalCluster))).
+		If(absent(s.tokenKey(guard.LogicalCluster)), absent(s.infoKey(guard.LogicalCluster))).
 		Then(
 			// Left where somebody removed only a part by hand. Only an absent one says that no commit has landed.
-			clientv3.OpDelete(committedKey(guard.LogicalCluster)),
-			clientv3.OpDelete(deletedKey(guard.LogicalCluster)),
-			clientv3.OpPut(tokenKey(guard.LogicalCluster), string(guard.Token)),
-			clientv3.OpPut(infoKey(guard.LogicalCluster), string(encoded)),
+			clientv3.OpDelete(s.committedKey(guard.LogicalCluster)),
+			clientv3.OpDelete(s.deletedKey(guard.LogicalCluster)),
+			clientv3.OpPut(s.tokenKey(guard.LogicalCluster), string(guard.Token)),
+			clientv3.OpPut(s.infoKey(guard.LogicalCluster), string(encoded)),
 		).Commit()
 	if err != nil {
 		return activities.Claim{}, fmt.Errorf("claim logical cluster %s: %w", guard.LogicalCluster, translate(err))
@@ -106,31 +120,31 @@ func (s *Store) ReadClaim(ctx context.Context, logicalCluster string) (activitie
 
 // readClaim gives an empty claim where there is none.
 func (s *Store) readClaim(ctx context.Context, logicalCluster string) (claim, error) {
-	response, err := s.client.Get(ctx, claimPrefix(logicalCluster), clientv3.WithPrefix())
+	response, err := s.client.Get(ctx, s.claimPrefix(logicalCluster), clientv3.WithPrefix())
 	if err != nil {
 		return claim{}, fmt.Errorf("read claim of logical cluster %s: %w", logicalCluster, translate(err))
 	}
-	return claimOf(logicalCluster, response.Kvs)
+	return s.claimOf(logicalCluster, response.Kvs)
 }
 
-func claimOf(logicalCluster string, kvs []*mvccpb.KeyValue) (claim, error) {
+func (s *Store) claimOf(logicalCluster string, kvs []*mvccpb.KeyValue) (claim, error) {
 	var read claim
 	for _, kv := range kvs {
 		switch string(kv.Key) {
-		case tokenKey(logicalCluster):
+		case s.tokenKey(logicalCluster):
 			read.Token = activities.Token(kv.Value)
-		case infoKey(logicalCluster):
+		case s.infoKey(logicalCluster):
 			if err := json.Unmarshal(kv.Value, &read.ClaimInfo); err != nil {
 				return claim{}, fmt.Errorf("decode claim of logical cluster %s: %w", logicalCluster, err)
 			}
 			read.infoRevision = kv.ModRevision
-		case committedKey(logicalCluster):
+		case s.committedKey(logicalCluster):
 			landing, err := decodeLanding(kv.Value, kv.ModRevision)
 			if err != nil {
 				return claim{}, fmt.Errorf("decode landing of logical cluster %s: %w", logicalCluster, err)
 			}
 			read.landing, read.committedRevision = landing, kv.ModRevision
-		case deletedKey(logicalCluster):
+		case s.deletedKey(logicalCluster):
 			read.DroppedAt = kv.CreateRevision
 		}
 	}
@@ -143,13 +157,13 @@ func claimOf(logicalCluster string, kvs []*mvccpb.KeyValue) (claim, error) {
 // OthersSince gives when the first of the claims on this shard but the logical cluster's own was made, zero where there is
 // none. One whose token was never raised has cut nothing off: its move waits for approval, say.
 func (s *Store) OthersSince(ctx context.Context, logicalCluster string) (time.Time, error) {
-	response, err := s.client.Get(ctx, claimsPrefix, clientv3.WithPrefix())
+	response, err := s.client.Get(ctx, s.claimsPrefix(), clientv3.WithPrefix())
 	if err != nil {
 		return time.Time{}, fmt.Errorf("list claims: %w", translate(err))
 	}
 	var first time.Time
-	for owner, kvs := range byOwner(response.Kvs) {
-		other, err := claimOf(owner, kvs)
+	for owner, kvs := range s.byOwner(response.Kvs) {
+		other, err := s.claimOf(owner, kvs)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -161,22 +175,22 @@ func (s *Store) OthersSince(ctx context.Context, logicalCluster string) (time.Ti
 }
 
 // byOwner parts what is below claimsPrefix by the logical cluster.
-func byOwner(kvs []*mvccpb.KeyValue) map[string][]*mvccpb.KeyValue {
+func (s *Store) byOwner(kvs []*mvccpb.KeyValue) map[string][]*mvccpb.KeyValue {
 	claims := map[string][]*mvccpb.KeyValue{}
 	for _, kv := range kvs {
-		owner, _, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), claimsPrefix), "/")
+		owner, _, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), s.claimsPrefix()), "/")
 		claims[owner] = append(claims[owner], kv)
 	}
 	return claims
 }
 
 // putLanding is what marks a claim committed.
-func putLanding(guard activities.Guard, landing activities.Landing) (clientv3.Op, error) {
+func (s *Store) putLanding(guard activities.Guard, landing activities.Landing) (clientv3.Op, error) {
 	encoded, err := json.Marshal(landing)
 	if err != nil {
 		return clientv3.Op{}, fmt.Errorf("encode landing of logical cluster %s: %w", guard.LogicalCluster, err)
 	}
-	return clientv3.OpPut(committedKey(guard.LogicalCluster), string(encoded)), nil
+	return clientv3.OpPut(s.committedKey(guard.LogicalCluster), string(encoded)), nil
 }
 
 // decodeLanding fills in the revision of the landing, which its own Txn could not know. Where the claim was taken over
@@ -232,30 +246,30 @@ func (s *Store) takeClaimIf(
 	if err != nil {
 		return fmt.Errorf("encode claim: %w", err)
 	}
-	token, held := guard.Token, absent(tokenKey(guard.LogicalCluster))
+	token, held := guard.Token, absent(s.tokenKey(guard.LogicalCluster))
 	if present.Token != "" {
 		token = present.Token.TakenBy(guard.Token.Run())
-		held = holdsToken(activities.Guard{LogicalCluster: guard.LogicalCluster, Token: present.Token})
+		held = s.holdsToken(activities.Guard{LogicalCluster: guard.LogicalCluster, Token: present.Token})
 	}
-	operations := []clientv3.Op{putToken(guard, token), clientv3.OpPut(infoKey(guard.LogicalCluster), string(encoded))}
+	operations := []clientv3.Op{s.putToken(guard, token), clientv3.OpPut(s.infoKey(guard.LogicalCluster), string(encoded))}
 	if present.Committed {
 		landing := present.landing
 		landing.Token = token
-		put, err := putLanding(guard, landing)
+		put, err := s.putLanding(guard, landing)
 		if err != nil {
 			return err
 		}
 		operations = append(operations, put)
 	}
 	_, err = s.client.Txn(ctx).
-		If(held, isAt(infoKey(guard.LogicalCluster), present.infoRevision), isAt(committedKey(guard.LogicalCluster), present.committedRevision)).
+		If(held, isAt(s.infoKey(guard.LogicalCluster), present.infoRevision), isAt(s.committedKey(guard.LogicalCluster), present.committedRevision)).
 		Then(operations...).Commit()
 	return translate(err)
 }
 
 // RaiseToken replaces the token by a higher one of the same run. ErrTokenLost if the claim is not this run's.
 func (s *Store) RaiseToken(ctx context.Context, guard activities.Guard, to activities.Token) error {
-	return s.replaceToken(ctx, guard, to, putToken(guard, to), func(present claim) error {
+	return s.replaceToken(ctx, guard, to, s.putToken(guard, to), func(present claim) error {
 		if !present.Token.SameRun(to) {
 			return activities.ErrTokenLost
 		}
@@ -263,8 +277,8 @@ func (s *Store) RaiseToken(ctx context.Context, guard activities.Guard, to activ
 	})
 }
 
-func putToken(guard activities.Guard, to activities.Token) clientv3.Op {
-	return clientv3.OpPut(tokenKey(guard.LogicalCluster), string(to))
+func (s *Store) putToken(guard activities.Guard, to activities.Token) clientv3.Op {
+	return clientv3.OpPut(s.tokenKey(guard.LogicalCluster), string(to))
 }
 
 // errGone says that a claim holds no token of this run any more.
@@ -277,7 +291,7 @@ var errGone = errors.New("claim is gone")
 // Where etcd is out of space it refuses every Txn that has a put in it, and so the token is deleted instead. That
 // locks out the run's writes for good. Its deletions go on by the info that is left: see guardedDelete.
 func (s *Store) Seal(ctx context.Context, guard activities.Guard, to activities.Token) error {
-	err := s.seal(ctx, guard, to, putToken(guard, to))
+	err := s.seal(ctx, guard, to, s.putToken(guard, to))
 	if errors.Is(err, activities.ErrNoSpace) {
 		return s.sealByDeletion(ctx, guard, to)
 	}
@@ -285,7 +299,7 @@ func (s *Store) Seal(ctx context.Context, guard activities.Guard, to activities.
 }
 
 func (s *Store) sealByDeletion(ctx context.Context, guard activities.Guard, to activities.Token) error {
-	return s.seal(ctx, guard, to, clientv3.OpDelete(tokenKey(guard.LogicalCluster)))
+	return s.seal(ctx, guard, to, clientv3.OpDelete(s.tokenKey(guard.LogicalCluster)))
 }
 
 func (s *Store) seal(
@@ -343,9 +357,9 @@ func (s *Store) replaceTokenIf(
 	ctx context.Context, guard activities.Guard, present claim, replacement clientv3.Op,
 ) (bool, error) {
 	held := activities.Guard{LogicalCluster: guard.LogicalCluster, Token: present.Token}
-	committed := clientv3.ModRevision(committedKey(guard.LogicalCluster))
+	committed := clientv3.ModRevision(s.committedKey(guard.LogicalCluster))
 	response, err := s.client.Txn(ctx).
-		If(holdsToken(held), clientv3.Compare(committed, "=", present.committedRevision)).
+		If(s.holdsToken(held), clientv3.Compare(committed, "=", present.committedRevision)).
 		Then(replacement).Commit()
 	if err != nil {
 		return false, fmt.Errorf("replace token of logical cluster %s: %w", guard.LogicalCluster, translate(err))
@@ -367,7 +381,7 @@ func checkRaise(guard activities.Guard, to activities.Token) error {
 // Release removes the claim. One that is gone, or another run's by now, is no error; one of this run that
 // holds another token is: this attempt was given up for dead.
 func (s *Store) Release(ctx context.Context, guard activities.Guard) error {
-	_, err := s.guardedDelete(ctx, guard, nil, clientv3.OpDelete(claimPrefix(guard.LogicalCluster), clientv3.WithPrefix()))
+	_, err := s.guardedDelete(ctx, guard, nil, clientv3.OpDelete(s.claimPrefix(guard.LogicalCluster), clientv3.WithPrefix()))
 	if err == nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 )
 
 func FuzzClaim(f *testing.F) {
@@ -16,10 +17,11 @@ func FuzzClaim(f *testing.F) {
 	f.Add([]byte("/"), []byte(`null`), []byte(`{"token":"/"}`))
 	f.Add([]byte("run-2/1"), []byte(`{"claimedAt":"yesterday"}`), []byte("run-1/1"))
 	f.Fuzz(func(t *testing.T, token, info, committed []byte) {
-		read, err := claimOf(consumer, []*mvccpb.KeyValue{
-			{Key: []byte(tokenKey(consumer)), Value: token},
-			{Key: []byte(infoKey(consumer)), Value: info, ModRevision: 7},
-			{Key: []byte(committedKey(consumer)), Value: committed, ModRevision: 9},
+		store := &Store{layout: keyspace.NewLayout("")}
+		read, err := store.claimOf(consumer, []*mvccpb.KeyValue{
+			{Key: []byte(store.tokenKey(consumer)), Value: token},
+			{Key: []byte(store.infoKey(consumer)), Value: info, ModRevision: 7},
+			{Key: []byte(store.committedKey(consumer)), Value: committed, ModRevision: 9},
 		})
 		if err != nil {
 			require.ErrorContains(t, err, consumer)

@@ -37,7 +37,7 @@ const waitFor, tick = time.Minute, 10 * time.Millisecond
 // next one where that is "customresources" or as long as an identity.
 func owner(key string) string {
 	parts := strings.Split(strings.TrimPrefix(key, "/"), "/")
-	if len(parts) < 5 {
+	if len(parts) < 5 || parts[0] == "kcp-migrate" {
 		return ""
 	}
 	if parts[3] == "customresources" || len(parts[3]) == 64 {
@@ -311,7 +311,7 @@ func TestDigest_OfTwoCopiesBelowDifferentPrefixes_IsTheSame(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		origin, destination := server.open(t), server.openBelow(t, "/destination")
 		load(t, origin, lines)
-		claimed(t, origin)
+		claimed(t, destination)
 		read := origin.Read(t.Context(), activities.ReadRequest{LogicalCluster: consumer, Revision: revision(t, origin)})
 		require.NoError(t, destination.Write(t.Context(), guard, read, ignore))
 
@@ -356,7 +356,7 @@ func TestWrite_OfTheFixture_IsByteEqualAndKeepsLeases(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		origin, destination := server.open(t), server.openBelow(t, "/destination")
 		load(t, origin, lines)
-		claimed(t, origin)
+		claimed(t, destination)
 		before := export(t, origin, below("/registry/"))
 
 		var told []activities.Written

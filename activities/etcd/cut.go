@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
 )
 
-// cutKey is the shard's own, below whose prefix others may share this etcd.
-func (s *Store) cutKey() string {
-	return "/kcp-migrate/cut" + strings.TrimSuffix(s.layout.Prefix(), "/")
-}
+func (s *Store) cutKey() string { return "/kcp-migrate/cut/" + s.ofShard() }
 
 // noteCut goes into the Txn of what has kcp cut the shard's informers off. Its value is for people: whose move it was.
 func (s *Store) noteCut(guard activities.Guard) clientv3.Op {

@@ -81,7 +81,7 @@ type deletionTxn func(
 func (s *Store) deleteMarked(
 	ctx context.Context, guard activities.Guard, keys span, compares []clientv3.Cmp, deletes ...clientv3.Op,
 ) (*clientv3.TxnResponse, error) {
-	mark, err := deletedMark(guard, keys)
+	mark, err := s.deletedMark(guard, keys)
 	if err != nil {
 		return nil, err
 	}

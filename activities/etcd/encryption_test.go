@@ -177,7 +177,7 @@ func requireMoved(t *testing.T, server *server, origin, destination situation) {
 		want[ref.Suffix] = secretValue(ref.Suffix)
 		putRaw(t, source, keyOf(ref), stored(t, provider, key, keyOf(ref), want[ref.Suffix]))
 	}
-	claimed(t, source)
+	claimed(t, target)
 	pinned := revision(t, source)
 	entries := source.Read(t.Context(), activities.ReadRequest{LogicalCluster: consumer, Revision: pinned})
 

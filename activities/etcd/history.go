@@ -23,26 +23,28 @@ type ownDeletion struct {
 	revision int64
 }
 
-func deletedKey(logicalCluster string) string { return claimPrefix(logicalCluster) + "deleted" }
+func (s *Store) deletedKey(logicalCluster string) string {
+	return s.claimPrefix(logicalCluster) + "deleted"
+}
 
 // deletedMark goes into the Txn of a deletion, so that its revision is that of the deletion.
-func deletedMark(guard activities.Guard, keys span) (clientv3.Op, error) {
+func (s *Store) deletedMark(guard activities.Guard, keys span) (clientv3.Op, error) {
 	mark, err := json.Marshal(ownDeletion{From: []byte(keys.from), To: []byte(keys.to)})
 	if err != nil {
 		return clientv3.Op{}, fmt.Errorf("encode range of a deletion: %w", err)
 	}
-	return clientv3.OpPut(deletedKey(guard.LogicalCluster), string(mark)), nil
+	return clientv3.OpPut(s.deletedKey(guard.LogicalCluster), string(mark)), nil
 }
 
 // NoteDropping leaves in the claim, once, that the logical cluster is about to be dropped at the origin. What comes after
 // that is not its clients'.
 func (s *Store) NoteDropping(ctx context.Context, guard activities.Guard) error {
 	key := s.layout.LogicalClusterKey(guard.LogicalCluster)
-	mark, err := deletedMark(guard, span{from: key, to: key})
+	mark, err := s.deletedMark(guard, span{from: key, to: key})
 	if err != nil {
 		return err
 	}
-	_, err = s.guarded(ctx, guard, []clientv3.Cmp{absent(deletedKey(guard.LogicalCluster))}, mark)
+	_, err = s.guarded(ctx, guard, []clientv3.Cmp{absent(s.deletedKey(guard.LogicalCluster))}, mark)
 	if err != nil && !errors.Is(err, activities.ErrConflict) {
 		return fmt.Errorf("note that logical cluster %s is dropped: %w", guard.LogicalCluster, err)
 	}
@@ -51,7 +53,7 @@ func (s *Store) NoteDropping(ctx context.Context, guard activities.Guard) error 
 
 // firstDeletion is the first one that was noted under the claim; its revision is 0 where there is none.
 func (s *Store) firstDeletion(ctx context.Context, logicalCluster string) (ownDeletion, error) {
-	key := deletedKey(logicalCluster)
+	key := s.deletedKey(logicalCluster)
 	latest, err := s.client.Get(ctx, key, clientv3.WithKeysOnly())
 	if err != nil {
 		return ownDeletion{}, fmt.Errorf("read deletions in logical cluster %s: %w", logicalCluster, translate(err))

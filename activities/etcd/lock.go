@@ -18,7 +18,7 @@ func (s *Store) Lock(ctx context.Context, name string) (func(), error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
-	if err := concurrency.NewMutex(session, "/kcp-migrate/locks/"+name).Lock(ctx); err != nil {
+	if err := concurrency.NewMutex(session, "/kcp-migrate/locks/"+s.ofShard()+"/"+name).Lock(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", name, translate(err)), session.Close())
 	}
 	unlock := func() {

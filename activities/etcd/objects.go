@@ -180,7 +180,7 @@ func (s *Store) Commit(
 		return 0, err
 	}
 	landing.Token = guard.Token
-	committed, err := putLanding(guard, landing)
+	committed, err := s.putLanding(guard, landing)
 	if err != nil {
 		return 0, err
 	}
@@ -189,10 +189,10 @@ func (s *Store) Commit(
 	if err != nil {
 		return 0, fmt.Errorf("commit logical cluster %s: %w", guard.LogicalCluster, err)
 	}
-	unlanded := absent(committedKey(guard.LogicalCluster))
+	unlanded := absent(s.committedKey(guard.LogicalCluster))
 	response, err := s.guarded(ctx, guard, []clientv3.Cmp{isAt(key, modRevision), unlanded},
 		clientv3.OpPut(key, string(stored)),
-		committed, putToken(guard, raiseTo), s.noteCut(guard))
+		committed, s.putToken(guard, raiseTo), s.noteCut(guard))
 	if err == nil {
 		return response.Header.Revision, nil
 	}

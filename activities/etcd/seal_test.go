@@ -188,7 +188,7 @@ func TestSealByDeletion_WhenTheCommitHasLanded_IsRefused(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, store.sealByDeletion(ctx, guard, sealed), activities.ErrCommitted)
 
-		deleteRaw(t, store, tokenKey(consumer)) // by hand
+		deleteRaw(t, store, store.tokenKey(consumer)) // by hand
 		require.ErrorIs(t, store.Seal(ctx, guard, sealed), activities.ErrCommitted)
 		_, err = store.DeleteAll(ctx, undo)
 		require.ErrorIs(t, err, activities.ErrTokenLost)

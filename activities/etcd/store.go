@@ -2,15 +2,16 @@
 // writes, sums up and deletes the entries of one logical cluster, and keeps the
 // claim that guards all of that. It is the only importer of etcd's client.
 //
-// Besides kcp's own keys it uses these, outside of every kcp storage prefix:
+// Besides kcp's own keys it uses these, outside of every kcp storage prefix. Each shard has its own, by its storage prefix
+// ("registry" for most), below which others may share the etcd:
 //
-//	/kcp-migrate/migrations/<logical cluster>/token      the claim: the token, alone; deleted first where a full etcd takes no higher one
-//	/kcp-migrate/migrations/<logical cluster>/info       whose the claim is, and whom to ask about it
-//	/kcp-migrate/migrations/<logical cluster>/committed  the token under which the commit landed
-//	/kcp-migrate/migrations/<logical cluster>/deleted    the range of the latest deletion at an origin
-//	/kcp-migrate/cut/<storage prefix>                    written with whatever has kcp cut that shard's informers off
-//	/kcp-migrate/locks/<name>                            what one worker at a time may do
-//	/kcp-migrate/revision                                written only to raise the revision
+//	/kcp-migrate/migrations/<prefix>/<logical cluster>/token      the claim: the token, alone; deleted first where a full etcd takes no higher one
+//	/kcp-migrate/migrations/<prefix>/<logical cluster>/info       whose the claim is, and whom to ask about it
+//	/kcp-migrate/migrations/<prefix>/<logical cluster>/committed  the token under which the commit landed
+//	/kcp-migrate/migrations/<prefix>/<logical cluster>/deleted    the range of the latest deletion at an origin
+//	/kcp-migrate/cut/<prefix>                                     written with whatever has kcp cut that shard's informers off
+//	/kcp-migrate/locks/<prefix>/<name>                            what one worker at a time may do
+//	/kcp-migrate/revision                                         written only to raise the revision, which is the whole etcd's
 package etcd
 
 import (

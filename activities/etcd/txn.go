@@ -22,7 +22,7 @@ func (s *Store) guarded(
 	if err := checkGuard(guard); err != nil {
 		return nil, err
 	}
-	compares = append([]clientv3.Cmp{holdsToken(guard)}, compares...)
+	compares = append([]clientv3.Cmp{s.holdsToken(guard)}, compares...)
 	return s.txn(ctx, compares, operations, func() error { return s.checkToken(ctx, guard) })
 }
 
@@ -44,7 +44,7 @@ func (s *Store) guardedDelete(
 	if err != nil {
 		return nil, err
 	}
-	sealed := []clientv3.Cmp{absent(tokenKey(guard.LogicalCluster)), isAt(infoKey(guard.LogicalCluster), info)}
+	sealed := []clientv3.Cmp{absent(s.tokenKey(guard.LogicalCluster)), isAt(s.infoKey(guard.LogicalCluster), info)}
 	return s.txn(ctx, append(sealed, compares...), deletes, func() error {
 		_, err := s.sealedInfo(ctx, guard)
 		return err
@@ -79,8 +79,8 @@ func checkGuard(guard activities.Guard) error {
 	return nil
 }
 
-func holdsToken(guard activities.Guard) clientv3.Cmp {
-	return clientv3.Compare(clientv3.Value(tokenKey(guard.LogicalCluster)), "=", string(guard.Token))
+func (s *Store) holdsToken(guard activities.Guard) clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(s.tokenKey(guard.LogicalCluster)), "=", string(guard.Token))
 }
 
 // checkToken gives ErrTokenLost where the claim does not hold the guard's token.
@@ -123,7 +123,7 @@ func tokenLost(guard activities.Guard, held activities.Token) error {
 
 // readToken gives the token of a logical cluster's claim, empty where there is none.
 func (s *Store) readToken(ctx context.Context, logicalCluster string) (activities.Token, error) {
-	response, err := s.client.Get(ctx, tokenKey(logicalCluster))
+	response, err := s.client.Get(ctx, s.tokenKey(logicalCluster))
 	if err != nil {
 		return "", fmt.Errorf("read claim of logical cluster %s: %w", logicalCluster, translate(err))
 	}

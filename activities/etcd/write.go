@@ -193,7 +193,7 @@ func (s *Store) putAll(ctx context.Context, guard activities.Guard, compares []c
 // putTightly compares the token by its revision, which takes fewer bytes than its value, and nothing else: what just fitted into
 // the API server's Txn, which names its key three times, must fit into ours.
 func (s *Store) putTightly(ctx context.Context, guard activities.Guard, puts []clientv3.Op) error {
-	response, err := s.client.Get(ctx, tokenKey(guard.LogicalCluster))
+	response, err := s.client.Get(ctx, s.tokenKey(guard.LogicalCluster))
 	if err != nil {
 		return fmt.Errorf("read claim of logical cluster %s: %w", guard.LogicalCluster, translate(err))
 	}
@@ -203,7 +203,7 @@ func (s *Store) putTightly(ctx context.Context, guard activities.Guard, puts []c
 	if token := activities.Token(response.Kvs[0].Value); token != guard.Token {
 		return tokenLost(guard, token)
 	}
-	held := isAt(tokenKey(guard.LogicalCluster), response.Kvs[0].ModRevision)
+	held := isAt(s.tokenKey(guard.LogicalCluster), response.Kvs[0].ModRevision)
 	_, err = s.txn(ctx, []clientv3.Cmp{held}, puts, func() error { return s.checkToken(ctx, guard) })
 	return err
 }
