@@ -21,6 +21,9 @@ const (
 	leaseTolerance = 30 * time.Second
 	// differencesListed bounds how many differing entries travel through Temporal.
 	differencesListed = 20
+	// A repair holds at most so many entries, or so many bytes of their values and one entry, at a time.
+	repairedAtOnce = 1_000
+	repairedBytes  = 8 << 20
 )
 
 // VerifyEntries is one round of proof: it locks out earlier writers by raising the token, digests both sides, and
@@ -131,14 +134,37 @@ func (s *Shard) repair(ctx context.Context, source Source, input VerifyInput, en
 	if err := s.requireEnclosed(ctx, input.Guard, result.Differing); err != nil {
 		return err
 	}
-	entries, err := source.Get(ctx, input.Origin.Guard, puts)
-	if err != nil {
-		return fmt.Errorf("read differing entries of the origin: %w", err)
+	for _, portion := range portions(puts, wanted) {
+		entries, err := source.Get(ctx, input.Origin.Guard, portion)
+		if err != nil {
+			return fmt.Errorf("read differing entries of the origin: %w", err)
+		}
+		if err := s.Store.Repair(ctx, input.Guard, enclosedAt, entries, nil); err != nil {
+			return fmt.Errorf("repair the destination: %w", err)
+		}
 	}
-	if err := s.Store.Repair(ctx, input.Guard, enclosedAt, entries, deletes); err != nil {
+	if err := s.Store.Repair(ctx, input.Guard, enclosedAt, nil, deletes); err != nil {
 		return fmt.Errorf("repair the destination: %w", err)
 	}
 	return nil
+}
+
+// portions parts refs by what they and their values, as listed, take of both workers' memory.
+func portions(refs []Ref, listed []Listed) [][]Ref {
+	sizes := make(map[Ref]int64, len(listed))
+	for _, entry := range listed {
+		sizes[entry.Ref] = entry.Bytes
+	}
+	var parts [][]Ref
+	from, bytes := 0, int64(0)
+	for i, ref := range refs {
+		bytes += sizes[ref]
+		if i+1-from == repairedAtOnce || bytes >= repairedBytes || i+1 == len(refs) {
+			parts = append(parts, refs[from:i+1])
+			from, bytes = i+1, 0
+		}
+	}
+	return parts
 }
 
 // requireEnclosed refuses to repair what somebody opened: an admin of the tenant may, and the front-proxies lead here by then.
