@@ -43,13 +43,31 @@ func (s *Shard) requireOwnEtcd(ctx context.Context) error {
 	case stored.Shard() != s.Name:
 		return Refuse(WrongEtcd, "the etcd of shard %s's worker is shard %s's; check --shard, --etcd-endpoints and --etcd-prefix", s.Name, stored.Shard())
 	}
-	served, err := s.API.SystemShardUID(ctx)
+	return s.requireOneEtcd(ctx, stored.UID())
+}
+
+// requireOneEtcd proves that the API servers and this worker have the same etcd, not one that was copied from it, say by a
+// restore: a revision that the servers tell between two readings of the store's is between these.
+func (s *Shard) requireOneEtcd(ctx context.Context, uid string) error {
+	before, err := s.Store.Revision(ctx)
+	if err != nil {
+		return fmt.Errorf("read revision of shard %s: %w", s.Name, err)
+	}
+	served, err := s.API.Identity(ctx)
 	if err != nil {
 		return fmt.Errorf("read LogicalCluster %s through the API of shard %s: %w", keyspace.SystemShard, s.Name, err)
 	}
-	if served != stored.UID() {
+	after, err := s.Store.Revision(ctx)
+	if err != nil {
+		return fmt.Errorf("read revision of shard %s: %w", s.Name, err)
+	}
+	switch {
+	case served.UID != uid:
 		return Refuse(WrongEtcd, "the API servers and the etcd of shard %s's worker are not of one shard: the UID of %s is %s there and %s here; check --kubeconfig, --etcd-endpoints and --etcd-prefix",
-			s.Name, keyspace.SystemShard, served, stored.UID())
+			s.Name, keyspace.SystemShard, served.UID, uid)
+	case served.Revision < before || served.Revision > after:
+		return Refuse(WrongEtcd, "the API servers of shard %s have another etcd than its worker, one of them a copy: it is at revision %d there and at %d to %d here; check --etcd-endpoints, and --kubeconfig",
+			s.Name, served.Revision, before, after)
 	}
 	return nil
 }

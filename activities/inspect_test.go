@@ -68,6 +68,8 @@ func TestInspect_BesideAnotherShardsEtcd_IsRefused(t *testing.T) {
 	}{
 		"the etcd of another shard": {func(s *shard) { s.put(t, systemShard, logicalCluster("shard-2")) }, "is shard shard-2's; check --shard"},
 		"the API of another shard":  {func(s *shard) { s.api.uid = "uid-of-shard-2" }, "is uid-of-shard-2 there and uid-of-shard-1 here; check --kubeconfig"},
+		"an old copy of the etcd":   {func(s *shard) { s.api.ahead = 1 }, "one of them a copy"},
+		"an API with such a copy":   {func(s *shard) { s.api.ahead = -1 }, "one of them a copy"},
 		"another prefix, or another etcd": {func(s *shard) {
 			_, err := s.client.Delete(t.Context(), systemShard)
 			require.NoError(t, err)

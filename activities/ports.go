@@ -228,6 +228,14 @@ type Version struct {
 	FencesByAnnotation bool `json:"fencesByAnnotation"`
 }
 
+// Identity is what ties a shard's API servers to its etcd.
+type Identity struct {
+	// UID is that of the LogicalCluster system:shard, of which every shard has its own.
+	UID string
+	// Revision is their etcd's at the time of asking, read as a quorum has it.
+	Revision int64
+}
+
 // Contents is what a tenant has that a plan must speak of, read through the shard's API.
 type Contents struct {
 	// Bindings are the APIBindings' bound resources.
@@ -270,8 +278,8 @@ type Canaries interface {
 // ShardAPI is one shard's kcp API, through every one of its API servers.
 type ShardAPI interface {
 	Version(ctx context.Context) (Version, error)
-	// SystemShardUID is the UID of the LogicalCluster system:shard, of which every shard has its own.
-	SystemShardUID(ctx context.Context) (string, error)
+	// Identity tells by what the API servers can be known to be a store's.
+	Identity(ctx context.Context) (Identity, error)
 	// SigningKeys is a fingerprint of the keys that service-account tokens are checked with, and their issuer.
 	SigningKeys(ctx context.Context) (string, error)
 	Contents(ctx context.Context, logicalCluster string) (Contents, error)

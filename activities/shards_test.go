@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -182,6 +183,8 @@ type scriptedAPI struct {
 	keys           string
 	// uid is what the API servers call system:shard's UID; etcd's unless given.
 	uid string
+	// ahead is by how many revisions the API servers' etcd is ahead of the worker's, of which one was copied.
+	ahead int64
 
 	mutex    sync.Mutex
 	canaries []*scriptedCanaries
@@ -327,19 +330,13 @@ func (a *scriptedAPI) ProbeResources(context.Context, string, []activities.Bound
 
 func (a *scriptedAPI) Version(context.Context) (activities.Version, error) { return a.version, nil }
 
-func (a *scriptedAPI) SystemShardUID(ctx context.Context) (string, error) {
-	if a.uid != "" {
-		return a.uid, nil
-	}
+func (a *scriptedAPI) Identity(ctx context.Context) (activities.Identity, error) {
 	present, err := a.store.LogicalCluster(ctx, keyspace.SystemShard)
 	if err != nil {
-		return "", err
+		return activities.Identity{}, err
 	}
 	parsed, err := objects.ParseLogicalCluster(present.Value)
-	if err != nil {
-		return "", err
-	}
-	return parsed.UID(), nil
+	return activities.Identity{UID: cmp.Or(a.uid, parsed.UID()), Revision: present.Revision + a.ahead}, err
 }
 
 func (a *scriptedAPI) SigningKeys(context.Context) (string, error) { return a.keys, nil }

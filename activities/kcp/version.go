@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 
 	corev1alpha1 "github.com/kcp-dev/sdk/apis/core/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
@@ -78,14 +80,25 @@ func phases(version apiextensionsv1.CustomResourceDefinitionVersion) []string {
 	return names
 }
 
-// SystemShardUID asks one API server for what every shard has of its own.
-func (s *Shard) SystemShardUID(ctx context.Context) (string, error) {
-	var systemShard corev1alpha1.LogicalCluster
-	where := query{path: objectPath(keyspace.SystemShard, logicalClusters, corev1alpha1.LogicalClusterName)}
-	if err := s.servers.get(ctx, where, &systemShard); err != nil {
-		return "", err
+// Identity asks one API server for what every shard has of its own. A list without a resourceVersion is at the revision that
+// etcd's quorum is at, also where it is answered from a cache.
+func (s *Shard) Identity(ctx context.Context) (activities.Identity, error) {
+	var list metav1.PartialObjectMetadataList
+	where := query{path: listPath(keyspace.SystemShard, logicalClusters), accept: metadataListOnly}
+	if err := s.servers.get(ctx, where, &list); err != nil {
+		return activities.Identity{}, err
 	}
-	return string(systemShard.UID), nil
+	revision, err := strconv.ParseInt(list.ResourceVersion, 10, 64)
+	if err != nil {
+		return activities.Identity{}, fmt.Errorf("list LogicalClusters of %s: revision %q: %w", keyspace.SystemShard, list.ResourceVersion, err)
+	}
+	identity := activities.Identity{Revision: revision}
+	for _, found := range list.Items {
+		if found.Name == corev1alpha1.LogicalClusterName {
+			identity.UID = string(found.UID)
+		}
+	}
+	return identity, nil
 }
 
 // SigningKeys hashes the issuer and the sorted public keys that the shard publishes for its ServiceAccount tokens.

@@ -47,12 +47,17 @@ func TestVersion_TellsKcpsReleaseAndWhetherItFences(t *testing.T) {
 	}
 }
 
-func TestSystemShardUID_IsTheShardsOwn(t *testing.T) {
+func TestIdentity_IsTheShardsOwnAndAsOldAsItsEtcd(t *testing.T) {
 	server := startServer(t)
-	server.on("/clusters/system:shard/apis/core.kcp.io/v1alpha1/logicalclusters/cluster", reply(`{"metadata":{"uid":"4711"}}`))
-	uid, err := newShard(t, server).SystemShardUID(t.Context())
+	const path = "/clusters/system:shard/apis/core.kcp.io/v1alpha1/logicalclusters"
+	server.on(path, reply(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"93"},"items":[{"metadata":{"name":"cluster","uid":"4711","resourceVersion":"7"}}]}`))
+	identity, err := newShard(t, server).Identity(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "4711", uid)
+	require.Equal(t, activities.Identity{UID: "4711", Revision: 93}, identity)
+
+	server.on(path, reply(`{"metadata":{"resourceVersion":""}}`))
+	_, err = newShard(t, server).Identity(t.Context())
+	require.ErrorContains(t, err, `revision ""`)
 }
 
 func TestVersion_WithoutRights_IsForbidden(t *testing.T) {
