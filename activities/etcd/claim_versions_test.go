@@ -21,7 +21,7 @@ func TestReadClaim_OfAnotherVersionsWorker_ReadsWhatItKnows(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		store := server.open(t)
 		for name, value := range recordedClaim {
-			putRaw(t, store, claimPrefix(consumer)+name, value)
+			putRaw(t, store, store.claimPrefix(consumer)+name, value)
 		}
 
 		read, err := store.ReadClaim(t.Context(), consumer)
