@@ -62,6 +62,8 @@ type Config struct {
 	Password func() (string, error)
 	// MaxTxnOps is the server's --max-txn-ops; 0 means etcd's default. A lower limit is learned from the server's refusal.
 	MaxTxnOps int
+	// PagesOnly has ranges read in pages where the server could stream them too, to compare the two.
+	PagesOnly bool
 	// Encryption is that of the shard's API servers; nil means that they store everything in the clear.
 	Encryption *Encryption
 }
@@ -97,6 +99,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		limits:     newLimits(config.MaxTxnOps),
 		encryption: config.Encryption,
 	}
+	store.pagesOnly.Store(config.PagesOnly)
 	if _, err := store.families(ctx, 0); err != nil {
 		err = fmt.Errorf("open etcd %s: find resources: %w", strings.Join(config.Endpoints, ", "), err)
 		return nil, errors.Join(err, store.Close())

@@ -92,6 +92,7 @@ func (p *etcdPart) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&p.config.Folder, "dir", "", "folder with one folder per member")
 	flags.StringVar(&p.config.LogFile, "log-file", "", "file that it logs to")
 	flags.IntSliceVar(&p.config.Ports, "ports", nil, "client port and peer port of each member")
+	flags.Int64Var(&p.config.QuotaBytes, "quota-bytes", 0, "size that its database may have (default etcd's own)")
 	flags.IntVar(&p.member, "member", 0, "which member this is, from 0 on")
 }
 

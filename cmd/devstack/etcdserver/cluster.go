@@ -33,6 +33,8 @@ type Config struct {
 	Members int
 	// Ports are a client port and a peer port for each member; free ones when empty.
 	Ports []int
+	// QuotaBytes is etcd's --quota-backend-bytes; 0 means its default.
+	QuotaBytes int64
 }
 
 // Cluster is a running etcd of one or more members.
@@ -210,6 +212,7 @@ func memberConfigs(config Config) ([]*embed.Config, error) {
 		member.AdvertisePeerUrls = member.ListenPeerUrls
 		// As a kcp shard does with its etcd.
 		member.AutoCompactionMode, member.AutoCompactionRetention = embed.CompactorModePeriodic, "5m"
+		member.QuotaBackendBytes = config.QuotaBytes
 		member.LogLevel, member.LogOutputs = "warn", []string{config.LogFile}
 		configs[i] = member
 		initial[i] = member.Name + "=" + member.ListenPeerUrls[0].String()
