@@ -104,6 +104,18 @@ type logicalClusterDump struct {
 type dumpPage struct {
 	Entries  []dumpEntry `json:"entries,omitempty"`
 	Continue string      `json:"continue,omitempty"`
+
+	size int // bytes of values
+}
+
+// add gives false where the page is full: then it ends before this entry.
+func (p *dumpPage) add(entry dumpEntry) bool {
+	if len(p.Entries) == dumpLimit || len(p.Entries) > 0 && p.size+len(entry.Value) > dumpMaxBytes {
+		p.Continue = entry.Key
+		return false
+	}
+	p.Entries, p.size = append(p.Entries, entry), p.size+len(entry.Value)
+	return true
 }
 
 type dumpEntry struct {
@@ -129,7 +141,6 @@ func (n *native) dump(writer http.ResponseWriter, request *http.Request) {
 // page ranges over the whole shard until it has a page of the tenant's.
 func (n *native) page(ctx context.Context, from string) (dumpPage, error) {
 	var page dumpPage
-	size := 0
 	for kv, err := range n.scan(ctx, layout.Prefix()+from) {
 		if err != nil {
 			return dumpPage{}, err
@@ -137,12 +148,9 @@ func (n *native) page(ctx context.Context, from string) (dumpPage, error) {
 		if parsed, err := layout.Parse(string(kv.Key)); err != nil || parsed.LogicalCluster != tenant {
 			continue
 		}
-		key := strings.TrimPrefix(string(kv.Key), layout.Prefix())
-		if len(page.Entries) == dumpLimit || len(page.Entries) > 0 && size+len(kv.Value) > dumpMaxBytes {
-			page.Continue = key
-			return page, nil
+		if !page.add(dumpEntry{Key: strings.TrimPrefix(string(kv.Key), layout.Prefix()), Value: kv.Value}) {
+			break
 		}
-		page.Entries, size = append(page.Entries, dumpEntry{Key: key, Value: kv.Value}), size+len(kv.Value)
 	}
 	return page, nil
 }

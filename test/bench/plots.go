@@ -6,16 +6,22 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 )
 
 const (
-	plotWidth  = 24 * vg.Centimeter
+	plotWidth  = 32 * vg.Centimeter
 	plotHeight = 12 * vg.Centimeter
 	barWidth   = 12 // points
+	// headroom leaves the legend a place above the bars.
+	headroom = 1.35
+	// smallTenant is up to how many entries the fixed milliseconds still show.
+	smallTenant = 5000
 )
 
 // colours are one for each contender, or part of a stack, told apart by those who see no red or green (after Okabe and Ito).
@@ -41,9 +47,11 @@ func (r results) plot(folder string) error {
 	} {
 		canvas := plot.New()
 		canvas.Y.Min = 0
-		canvas.Legend.Top = true
+		canvas.Legend.Top, canvas.Legend.Left, canvas.Legend.YPosition = true, true, draw.PosCenter
+		canvas.Legend.Padding = vg.Points(2)
 		canvas.Add(horizontalLines())
 		drawn, err := figure.draw(canvas)
+		canvas.Y.Max *= headroom
 		if err == nil && drawn {
 			err = canvas.Save(plotWidth, plotHeight, filepath.Join(folder, figure.file))
 		}
@@ -82,15 +90,22 @@ func drawGroups(canvas *plot.Plot, groups []string, all []series) (drawn bool, e
 		canvas.Add(bars)
 		canvas.Legend.Add(one.name, bars)
 	}
-	canvas.NominalX(groups...)
+	nameGroups(canvas, groups)
 	return true, nil
+}
+
+// nameGroups leaves half a group's room at both ends.
+func nameGroups(canvas *plot.Plot, groups []string) {
+	const half = 0.5
+	canvas.NominalX(groups...)
+	canvas.X.Min, canvas.X.Max = -half, float64(len(groups))-half
 }
 
 // place is a shape with or without neighbours.
 func (s summary) place() string {
-	name := s.Shape.Name
+	name := strings.Replace(s.Shape.Name, " in ", "\nin ", 1)
 	if s.Neighbours > 0 {
-		name += fmt.Sprintf(",\namong %d", s.Neighbours)
+		name += fmt.Sprintf("\namong %d", s.Neighbours)
 	}
 	return name
 }
@@ -174,7 +189,7 @@ func (r results) drawSteps(canvas *plot.Plot) (bool, error) {
 	parts := map[string]plotter.Values{}
 	var chosen []journeyGroup
 	for _, g := range r.grouped() {
-		if g.atOnce == 1 && g.neighbours == 0 {
+		if g.atOnce == 1 && g.neighbours == 0 && g.entries <= smallTenant {
 			chosen = append(chosen, g)
 			groups = append(groups, fmt.Sprintf("%d entries", g.entries))
 		}
@@ -190,7 +205,7 @@ func (r results) drawSteps(canvas *plot.Plot) (bool, error) {
 	if len(groups) == 0 {
 		return false, nil
 	}
-	canvas.Title.Text = "Where the time away goes (medians)"
+	canvas.Title.Text = "Where the time away of small tenants goes (medians)"
 	canvas.Y.Label.Text = "milliseconds"
 	var below *plotter.BarChart
 	for i, name := range slices.Sorted(maps.Keys(parts)) {
@@ -206,8 +221,7 @@ func (r results) drawSteps(canvas *plot.Plot) (bool, error) {
 		canvas.Add(bars)
 		canvas.Legend.Add(name, bars)
 	}
-	canvas.Legend.Left = true
-	canvas.NominalX(groups...)
+	nameGroups(canvas, groups)
 	return true, nil
 }
 

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
+	"github.com/kcp-migrate/kcp-migrate/activities/objects"
+)
+
+func TestShape_HoldsItsEntriesInItsFamilies_AndAFencedLogicalCluster(t *testing.T) {
+	content, err := shape{Entries: 900, ValueBytes: 7, Families: 300}.content()
+	require.NoError(t, err)
+	families := map[keyspace.Family]int{}
+	for key, value := range content {
+		entry, err := layout.Parse(key)
+		require.NoError(t, err)
+		require.Equal(t, tenant, entry.LogicalCluster)
+		if entry.Family == keyspace.LogicalClusters {
+			parsed, err := objects.ParseLogicalCluster([]byte(value))
+			require.NoError(t, err)
+			require.True(t, parsed.Inactive())
+			continue
+		}
+		require.Len(t, value, 7)
+		families[entry.Family]++
+	}
+	require.Len(t, families, 300)
+	for _, count := range families {
+		require.Equal(t, 3, count)
+	}
+}
+
+func TestNeighbours_AreNeverTheTenants_AndStandOnBothSidesOfIt(t *testing.T) {
+	keys := map[string]bool{}
+	before, behind := false, false
+	for key := range neighbours(26 * neighbourKeys) {
+		entry, err := layout.Parse(key)
+		require.NoError(t, err)
+		require.NotEqual(t, tenant, entry.LogicalCluster)
+		before, behind = before || entry.LogicalCluster < tenant, behind || entry.LogicalCluster > tenant
+		keys[key] = true
+	}
+	require.Len(t, keys, 26*neighbourKeys)
+	require.True(t, before && behind)
+}
+
+func TestValues_AreOfOneSize_AndTheNextIsAnother(t *testing.T) {
+	values := newValues(100)
+	require.Len(t, values.next(), 100)
+	require.NotEqual(t, values.next(), values.next())
+}
