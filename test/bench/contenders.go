@@ -118,8 +118,9 @@ func (w *worker) stop() error {
 // duel is the two workers of one repetition; a ceiling has only the one that copies.
 type duel struct {
 	origin, destination *worker
-	address             string
-	verifiedRevision    int64
+	// address is where the origin's worker serves, revision the origin's to copy, and then the one that was verified.
+	address  string
+	revision int64
 }
 
 func startDuel(ctx context.Context, folder string, assigned assignment) (_ *duel, err error) {
@@ -138,7 +139,7 @@ func startDuel(ctx context.Context, folder string, assigned assignment) (_ *duel
 		if err != nil {
 			return nil, err
 		}
-		d.address = served.Address
+		d.address, d.revision = served.Address, served.Revision
 	}
 	assigned.Role = destinationRole
 	d.destination, err = startWorker(folder, assigned)
@@ -146,16 +147,15 @@ func startDuel(ctx context.Context, folder string, assigned assignment) (_ *duel
 }
 
 func (d *duel) do(task task) (answer, error) {
-	switch task {
-	case cleanup:
-		return d.origin.do(order{Task: task, Revision: d.verifiedRevision})
-	default:
-		done, err := d.destination.do(order{Task: task, Address: d.address})
-		if task == verify {
-			d.verifiedRevision = done.Revision
-		}
-		return done, err
+	order := order{Task: task, Address: d.address, Revision: d.revision}
+	if task == cleanup {
+		return d.origin.do(order)
 	}
+	done, err := d.destination.do(order)
+	if task == verify {
+		d.revision = done.Revision
+	}
+	return done, err
 }
 
 // processes are the PIDs by name.

@@ -9,12 +9,11 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kcp-migrate/kcp-migrate/test/installation"
 	"github.com/kcp-migrate/kcp-migrate/workflows"

@@ -77,7 +77,7 @@ func (o *ours) do(ctx context.Context, order order) (answer, error) {
 	case serve:
 		return o.serve(ctx)
 	case copying:
-		return o.copy(ctx, origin)
+		return o.copy(origin, order.Revision)
 	case verify:
 		return o.verify(origin)
 	case cleanup:
@@ -87,7 +87,12 @@ func (o *ours) do(ctx context.Context, order order) (answer, error) {
 	}
 }
 
+// serve tells the revision to copy too, which a move has from its fence.
 func (o *ours) serve(ctx context.Context) (answer, error) {
+	revision, err := o.store.Revision(ctx)
+	if err != nil {
+		return answer{}, err
+	}
 	server, err := transfer.NewServer(o.assigned.Files, activities.NewOrigin(o.store), o.store)
 	if err != nil {
 		return answer{}, err
@@ -99,20 +104,10 @@ func (o *ours) serve(ctx context.Context) (answer, error) {
 	ctx, o.stop = context.WithCancel(ctx)
 	o.served = make(chan error, 1)
 	go func() { o.served <- server.Serve(ctx, listener) }()
-	return answer{Address: listener.Addr().String()}, nil
+	return answer{Address: listener.Addr().String(), Revision: revision}, nil
 }
 
-// copy takes the origin's revision too, which a move has from its fence.
-func (o *ours) copy(ctx context.Context, origin activities.OriginRef) (answer, error) {
-	source, hangUp, err := o.shard.Dialer.Dial(origin.Address)
-	if err != nil {
-		return answer{}, err
-	}
-	revision, err := source.Revision(ctx, guard)
-	hangUp()
-	if err != nil {
-		return answer{}, err
-	}
+func (o *ours) copy(origin activities.OriginRef, revision int64) (answer, error) {
 	result, err := execute[activities.CopyResult](o, o.shard.CopyEntries, activities.CopyInput{Guard: guard, Origin: origin, Revision: revision})
 	return answer{Entries: result.Entries}, err
 }

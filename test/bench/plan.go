@@ -13,11 +13,13 @@ type plan struct {
 	repetitions int
 	// alone and amongst are the shapes without and with neighbours.
 	alone, amongst []shape
-	weights        []shape
-	crowd          int
-	neighbour      *shape
-	trips          []trip
-	crowdedTrip    *trip
+	// weights are played by weighed alone.
+	weights     []shape
+	weighed     []string
+	crowd       int
+	neighbour   *shape
+	trips       []trip
+	crowdedTrip *trip
 }
 
 const (
@@ -38,7 +40,7 @@ func newPlan(options options) (plan, error) {
 		case copiesPart:
 			p.addCopies()
 		case memoryPart:
-			p.weights = slices.Clone(weights)
+			p.weights, p.weighed = slices.Clone(weights), []string{paged, streamed}
 		case neighbourPart:
 			p.neighbour = &shape{Name: medium, Entries: 50_000, ValueBytes: 1000, Families: 1}
 		case journeysPart:
@@ -46,6 +48,9 @@ func newPlan(options options) (plan, error) {
 		default:
 			return plan{}, fmt.Errorf("unknown part %q", part)
 		}
+	}
+	if p.quick {
+		p.hurry()
 	}
 	if options.shrink > 1 {
 		p.shrink(options.shrink)
@@ -55,10 +60,6 @@ func newPlan(options options) (plan, error) {
 
 func (p *plan) addCopies() {
 	p.alone, p.amongst = slices.Clone(contest), slices.Clone(contest)
-	if p.quick {
-		p.alone, p.amongst = p.alone[:2], p.amongst[1:2]
-		p.amongst[0].BaselineRepetitions = 1
-	}
 }
 
 func (p *plan) addJourneys() {
@@ -69,6 +70,23 @@ func (p *plan) addJourneys() {
 		p.trips = append(p.trips, trip{entries: 1000, atOnce: atOnce, repetitions: p.repetitions})
 	}
 	p.crowdedTrip = &trip{entries: 50_000, atOnce: 1, repetitions: p.repetitions}
+}
+
+// hurry leaves out what no bar asks for, and repeats only what differs most.
+func (p *plan) hurry() {
+	p.alone = slices.DeleteFunc(p.alone, func(s shape) bool { return s.Name != small && s.Name != medium })
+	p.amongst = slices.DeleteFunc(p.amongst, func(s shape) bool { return s.Name != medium })
+	for _, shapes := range [][]shape{p.alone, p.amongst} {
+		for i := range shapes {
+			shapes[i].BaselineRepetitions = 1
+		}
+	}
+	p.weighed = []string{streamed}
+	for i := range p.trips {
+		if p.trips[i].atOnce > 1 {
+			p.trips[i].repetitions = 1
+		}
+	}
 }
 
 // shrink keeps the names, so that every bar is tried too.
@@ -106,15 +124,15 @@ func (p plan) measureContest(ctx context.Context, binDir, folder string, found *
 		return err
 	}
 	defer func() { err = errors.Join(err, arena.close()) }()
-	play := func(shapes []shape, contenders []string) error {
+	play := func(shapes []shape, contenders ...string) error {
 		measured, err := arena.measureAll(ctx, shapes, contenders, p.repetitions)
 		found.Measurements = append(found.Measurements, measured...)
 		return err
 	}
-	if err := play(p.alone, contenders); err != nil {
+	if err := play(p.alone, contenders...); err != nil {
 		return err
 	}
-	if err := play(p.weights, []string{paged, streamed}); err != nil {
+	if err := play(p.weights, p.weighed...); err != nil {
 		return err
 	}
 	if len(p.amongst) == 0 && p.neighbour == nil {
@@ -123,7 +141,7 @@ func (p plan) measureContest(ctx context.Context, binDir, folder string, found *
 	if err := arena.crowd(ctx, p.crowd); err != nil {
 		return fmt.Errorf("bring neighbours: %w", err)
 	}
-	if err := play(p.amongst, contenders); err != nil {
+	if err := play(p.amongst, contenders...); err != nil {
 		return err
 	}
 	if p.neighbour != nil {

@@ -52,7 +52,7 @@ type order struct {
 	Task task `json:"task"`
 	// Address is where the origin's worker serves.
 	Address string `json:"address,omitempty"`
-	// Revision is the origin's that was verified.
+	// Revision is the origin's: the one to copy, or the one that was verified.
 	Revision int64 `json:"revision,omitempty"`
 }
 
