@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
@@ -41,32 +39,4 @@ func fill(ctx context.Context, etcd *clientv3.Client, content content) error {
 		flush()
 	}
 	return group.Wait()
-}
-
-// wipe deletes the tenant of a shape and all that a move left.
-func wipe(ctx context.Context, etcd *clientv3.Client, shape shape) error {
-	prefixes := []string{migrations, layout.LogicalClusterKey(tenant)}
-	for _, family := range shape.families() {
-		prefixes = append(prefixes, layout.FamilyPrefix(family, tenant))
-	}
-	for _, prefix := range prefixes {
-		if _, err := etcd.Delete(ctx, prefix, clientv3.WithPrefix()); err != nil {
-			return fmt.Errorf("delete %s: %w", prefix, err)
-		}
-	}
-	return nil
-}
-
-// compact forgets the etcd's past and gives its space back, so that every repetition finds the same.
-func compact(ctx context.Context, etcd *clientv3.Client) error {
-	revision, err := etcd.Get(ctx, migrations, clientv3.WithCountOnly())
-	if err != nil {
-		return err
-	}
-	_, err = etcd.Compact(ctx, revision.Header.Revision, clientv3.WithCompactPhysical())
-	for _, endpoint := range etcd.Endpoints() {
-		_, failure := etcd.Defragment(ctx, endpoint)
-		err = errors.Join(err, failure)
-	}
-	return err
 }

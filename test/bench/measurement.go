@@ -43,7 +43,7 @@ func (m measurement) away() float64 {
 	return away
 }
 
-// arena is where contenders meet: two etcds, neighbours in them, and the workers' certificate.
+// arena is where contenders meet: two etcds, how many keys of neighbours are in them, and the workers' certificate.
 type arena struct {
 	folder     string
 	servers    *pair
@@ -61,14 +61,6 @@ func newArena(ctx context.Context, binDir, folder string) (*arena, error) {
 		return nil, err
 	}
 	return &arena{folder: folder, servers: servers, files: files}, nil
-}
-
-// crowd brings neighbours into both etcds.
-func (a *arena) crowd(ctx context.Context, count int) error {
-	a.neighbours = count
-	return a.servers.eachClient(ctx, func(ctx context.Context, etcd *clientv3.Client) error {
-		return fill(ctx, etcd, neighbours(count))
-	})
 }
 
 // measureAll plays shapes in their order, and has all contenders take turns in each repetition.
@@ -141,28 +133,26 @@ func (a *arena) processes(duel *duel) map[string]int {
 	return processes
 }
 
-// prepare has the tenant at the origin, nothing of it at the destination, and servers that remember neither.
+// prepare has both etcds filled anew, with neighbours where there are to be any, and with the tenant at the origin: none remembers
+// a repetition before.
 func (a *arena) prepare(ctx context.Context, shape shape) error {
-	err := a.servers.eachClient(ctx, func(ctx context.Context, etcd *clientv3.Client) error {
-		for _, past := range append(weights, contest...) {
-			if err := wipe(ctx, etcd, past); err != nil {
-				return err
+	tenant, err := shape.content()
+	if err != nil {
+		return err
+	}
+	if err := a.servers.renew(ctx); err != nil {
+		return err
+	}
+	err = a.servers.each(ctx, func(s *server, ctx context.Context) error {
+		return s.with(ctx, func(ctx context.Context, etcd *clientv3.Client) error {
+			err := fill(ctx, etcd, neighbours(a.neighbours))
+			if err == nil && s == a.servers.origin {
+				err = fill(ctx, etcd, tenant)
 			}
-		}
-		return nil
+			return err
+		})
 	})
 	if err != nil {
-		return err
-	}
-	content, err := shape.content()
-	if err != nil {
-		return err
-	}
-	err = a.servers.origin.with(ctx, func(ctx context.Context, etcd *clientv3.Client) error { return fill(ctx, etcd, content) })
-	if err != nil {
-		return err
-	}
-	if err := a.servers.eachClient(ctx, compact); err != nil {
 		return err
 	}
 	return a.servers.restart(ctx)

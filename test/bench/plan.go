@@ -138,9 +138,7 @@ func (p plan) measureContest(ctx context.Context, binDir, folder string, found *
 	if len(p.amongst) == 0 && p.neighbour == nil {
 		return nil
 	}
-	if err := arena.crowd(ctx, p.crowd); err != nil {
-		return fmt.Errorf("bring neighbours: %w", err)
-	}
+	arena.neighbours = p.crowd
 	if err := play(p.amongst, contenders...); err != nil {
 		return err
 	}

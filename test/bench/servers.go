@@ -103,13 +103,29 @@ func (p *pair) stop() error {
 	return errors.Join(p.origin.stop(), p.destination.stop())
 }
 
-// restart gives every repetition servers whose memory holds nothing of the one before.
+// renew starts both from nothing.
+func (p *pair) renew(ctx context.Context) error {
+	if err := p.stop(); err != nil {
+		return err
+	}
+	for _, server := range []*server{p.origin, p.destination} {
+		if err := os.RemoveAll(server.data()); err != nil {
+			return err
+		}
+	}
+	return p.each(ctx, (*server).start)
+}
+
+// restart has both forget what they still remember of the requests that filled them.
 func (p *pair) restart(ctx context.Context) error {
 	if err := p.stop(); err != nil {
 		return err
 	}
 	return p.each(ctx, (*server).start)
 }
+
+// data is where devstack puts an etcd's first member.
+func (s *server) data() string { return filepath.Join(s.folder, s.name+"-0") }
 
 func (s *server) start(ctx context.Context) (err error) {
 	s.process, err = installation.StartProcess(filepath.Join(s.folder, "output.log"), filepath.Join(s.binDir, "devstack"), "etcd",
