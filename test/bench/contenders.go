@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -50,6 +51,10 @@ type worker struct {
 
 // startWorker starts this very program as a worker and returns once it has its etcd.
 func startWorker(folder string, assigned assignment) (*worker, error) {
+	if assigned.Profile != "" {
+		name := fmt.Sprintf("%s-%s.pprof", strings.ReplaceAll(assigned.Contender, " ", "-"), assigned.Role)
+		assigned.Profile = filepath.Join(assigned.Profile, name)
+	}
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err

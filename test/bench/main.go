@@ -47,6 +47,7 @@ type options struct {
 	repetitions int
 	shrink      int
 	parts       []string
+	profiles    string
 }
 
 // The parts of a run.
@@ -63,6 +64,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.quick, "quick", false, "measure less, in about five minutes")
 	flags.IntVar(&o.repetitions, "repetitions", 0, "how often each contender plays each shape (default 5, quick 2)")
 	flags.IntVar(&o.shrink, "shrink", 1, "divide the sizes of all tenants by this, to try the bench itself; the figures mean nothing then")
+	flags.StringVar(&o.profiles, "profiles", "", "existing folder for CPU profiles of the workers, of each contender the last repetition's")
 	flags.StringSliceVar(&o.parts, "parts", []string{copiesPart, memoryPart, neighbourPart, journeysPart}, "what to measure")
 }
 

@@ -49,6 +49,8 @@ type arena struct {
 	servers    *pair
 	files      transfer.Config
 	neighbours int
+	// profiles is the folder for the workers' CPU profiles, if there are to be any.
+	profiles string
 }
 
 func newArena(ctx context.Context, binDir, folder string) (*arena, error) {
@@ -121,7 +123,7 @@ func (a *arena) measure(ctx context.Context, contender string, shape shape) (_ m
 
 func (a *arena) duel(ctx context.Context, contender string, shape shape) (*duel, error) {
 	return startDuel(ctx, a.folder, assignment{
-		Contender: contender, Shape: shape, Files: a.files,
+		Contender: contender, Shape: shape, Files: a.files, Profile: a.profiles,
 		Origin: a.servers.origin.endpoint, Target: a.servers.destination.endpoint,
 	})
 }

@@ -20,6 +20,7 @@ type plan struct {
 	neighbour   *shape
 	trips       []trip
 	crowdedTrip *trip
+	profiles    string
 }
 
 const (
@@ -28,7 +29,7 @@ const (
 )
 
 func newPlan(options options) (plan, error) {
-	p := plan{quick: options.quick, repetitions: options.repetitions, crowd: crowded}
+	p := plan{quick: options.quick, repetitions: options.repetitions, crowd: crowded, profiles: options.profiles}
 	if p.repetitions <= 0 {
 		p.repetitions = usualRepetitions
 		if p.quick {
@@ -124,6 +125,7 @@ func (p plan) measureContest(ctx context.Context, binDir, folder string, found *
 		return err
 	}
 	defer func() { err = errors.Join(err, arena.close()) }()
+	arena.profiles = p.profiles
 	play := func(shapes []shape, contenders ...string) error {
 		measured, err := arena.measureAll(ctx, shapes, contenders, p.repetitions)
 		found.Measurements = append(found.Measurements, measured...)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime/pprof"
 	"time"
 
 	"github.com/kcp-migrate/kcp-migrate/activities/transfer"
@@ -27,6 +29,8 @@ type assignment struct {
 	Target    string          `json:"destination"` // the destination's etcd
 	Files     transfer.Config `json:"files"`
 	Shape     shape           `json:"shape"`
+	// Profile is the file for a CPU profile of the worker's whole life, if there is to be one.
+	Profile string `json:"profile,omitempty"`
 }
 
 // etcd is the one beside which the worker stands.
@@ -81,6 +85,11 @@ func work(ctx context.Context, orders io.Reader, answers io.Writer) (err error) 
 	if err := decoder.Decode(&assigned); err != nil {
 		return fmt.Errorf("read assignment: %w", err)
 	}
+	stopProfile, err := assigned.startProfile()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopProfile()) }()
 	hand, err := newHand(ctx, assigned)
 	if err != nil {
 		return errors.Join(err, encoder.Encode(answer{Problem: err.Error()}))
@@ -100,6 +109,23 @@ func work(ctx context.Context, orders io.Reader, answers io.Writer) (err error) 
 			return err
 		}
 	}
+}
+
+func (a assignment) startProfile() (stop func() error, err error) {
+	if a.Profile == "" {
+		return func() error { return nil }, nil
+	}
+	file, err := os.Create(a.Profile)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return file.Close()
+	}, nil
 }
 
 func timed(ctx context.Context, hand hand, order order) answer {
