@@ -45,6 +45,18 @@ func (r *resources) remember(found []span) {
 	r.spans = slices.Compact(r.spans)
 }
 
+// expect has discoveries look for a key's family without a search. Where a move writes hundreds of resources that the shard had
+// no keys of, each would take the next discovery a round trip, in the tenant's time away.
+func (s *Store) expect(key string) {
+	resource := s.resourceOf(key)
+	for _, known := range s.resources.known() {
+		if known.from <= resource.from && resource.to <= known.to {
+			return
+		}
+	}
+	s.resources.remember([]span{resource})
+}
+
 // discover finds the families in which a logical cluster has keys, its LogicalCluster's family included,
 // at a revision (0: now), sorted by their names. It reads some hundred keys whatever the shard holds.
 func (s *Store) discover(ctx context.Context, logicalCluster string, revision int64) ([]keyspace.Family, error) {

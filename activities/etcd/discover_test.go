@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
+	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 )
 
@@ -164,4 +165,22 @@ func TestGaps_AreWhatNoSpanCovers(t *testing.T) {
 		gaps([]span{{"b", "d"}, {"c", "d"}, {"f", "h"}, {"g", "g5"}}, span{"a", "z"}))
 	require.Equal(t, []span{{"a", "z"}}, gaps(nil, span{"a", "z"}))
 	require.Empty(t, gaps([]span{{"a", "z"}}, span{"a", "z"}))
+}
+
+func TestDiscover_OfFamiliesThatTheStoreItselfHasWritten_SearchesForNone(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *server) {
+		store, asked := counted(t, server)
+		claimed(t, store)
+		var entries []activities.Entry
+		for i := range 50 {
+			family := keyspace.Family{Group: fmt.Sprintf("g%02d.io", i), Resource: "gizmos", Segment: keyspace.CustomResources}
+			entries = append(entries, activities.Entry{Ref: activities.Ref{Family: family, Suffix: "default/x"}, Value: []byte("x")})
+		}
+		require.NoError(t, store.Write(t.Context(), guard, oneBatch(entries), ignore))
+		asked.requests.Store(0)
+		found, err := store.discover(t.Context(), consumer, 0)
+		require.NoError(t, err)
+		require.Len(t, found, 50)
+		require.LessOrEqual(t, asked.requests.Load(), int64(2))
+	})
 }

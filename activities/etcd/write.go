@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 )
 
 const (
@@ -45,6 +46,8 @@ type writer struct {
 	slots chan struct{}
 	// flights are to be acknowledged in the order in which they started.
 	flights chan flight
+	// family is the last entry's.
+	family keyspace.Family
 }
 
 // Write puts entries in guarded Txns, a few in flight; acknowledged is called in order as they land.
@@ -109,6 +112,10 @@ func (w *writer) put(ctx context.Context, entry activities.Entry) (put, error) {
 	key, err := w.store.key(w.guard.LogicalCluster, entry.Ref)
 	if err != nil {
 		return put{}, err
+	}
+	if entry.Family != w.family {
+		w.store.expect(key)
+		w.family = entry.Family
 	}
 	lease, err := w.buckets.lease(ctx, entry.TTL)
 	if err != nil {
