@@ -765,7 +765,7 @@ func TestNoteDropping_PartsWhatClientsDeletedFromWhatComesLater(t *testing.T) {
 func deleteFirstPage(t *testing.T, store *Store, verified int64) int64 {
 	t.Helper()
 	prefix := store.layout.FamilyPrefix(configMaps, consumer)
-	page, err := admin(store).Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(deletePage))
+	page, err := admin(store).Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(mostKeysPage))
 	require.NoError(t, err)
 	deleted, err := store.sweep(guard, verified+1, store.deleteMarked).page(t.Context(), page.Kvs)
 	require.NoError(t, err)

@@ -68,7 +68,7 @@ func TestLatestCut_OfTwoShardsInOneEtcd_IsEachOnesOwn(t *testing.T) {
 func TestDeleteVerified_OnceAnotherMoveCutTheInformersOff_DeletesNothingMore(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *server) {
 		ctx, store := t.Context(), server.open(t)
-		entries, verified := written(t, store, deletePage+10)
+		entries, verified := written(t, store, leastKeysPage+10)
 		cut := cutOff(t, store)
 
 		// The second cut comes between the first page and the second.
@@ -85,9 +85,9 @@ func TestDeleteVerified_OnceAnotherMoveCutTheInformersOff_DeletesNothingMore(t *
 		}
 		deleted, err := sweep.all(ctx)
 		require.ErrorIs(t, err, activities.ErrCutOff)
-		require.Equal(t, int64(deletePage), deleted)
+		require.Equal(t, int64(leastKeysPage), deleted)
 
-		putRaw(t, store, keyOf(entries[deletePage].Ref), "late") // so that it is one by one now
+		putRaw(t, store, keyOf(entries[leastKeysPage].Ref), "late") // so that it is one by one now
 		_, _, err = store.DeleteVerified(ctx, guard, verified, cut)
 		require.ErrorIs(t, err, activities.ErrCutOff)
 		latest, err := store.LatestCut(ctx)

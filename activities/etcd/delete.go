@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -15,10 +16,6 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/activities"
 	"github.com/kcp-migrate/kcp-migrate/activities/keyspace"
 )
-
-// deletePage is how many keys one Txn deletes by their range. It could be all of a family at once, but
-// etcd reads every value of a compared range into memory and serves nobody else while the Txn runs.
-const deletePage = 1000
 
 // DeleteVerified deletes the entries, all but the LogicalCluster, that have not changed since the verified
 // revision. What has changed is left and returned, and so is what somebody else has deleted since then.
@@ -136,13 +133,15 @@ func namespacesFirst(families []keyspace.Family) {
 func (w *sweep) family(ctx context.Context, family keyspace.Family) (int64, error) {
 	var total int64
 	keys := prefixSpan(w.store.layout.FamilyPrefix(family, w.guard.LogicalCluster))
-	for {
+	for limit := leastKeysPage; ; {
 		page, err := w.store.client.Get(ctx, keys.from, clientv3.WithRange(keys.to),
-			clientv3.WithKeysOnly(), clientv3.WithLimit(deletePage))
+			clientv3.WithKeysOnly(), clientv3.WithLimit(int64(limit)))
 		if err != nil {
 			return total, translate(err)
 		}
+		start := time.Now()
 		deleted, err := w.page(ctx, page.Kvs)
+		limit = nextKeysPage(limit, time.Since(start))
 		total += deleted
 		if errors.Is(err, activities.ErrConflict) {
 			continue // somebody wrote into this page since it was listed: look at it again

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"iter"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -15,8 +16,13 @@ const (
 
 	// firstPage is as small as RangeStream's first chunk: 10 of the largest values etcd takes are 15 MiB.
 	firstPage = 10
-	// keysPage bounds a page of keys without values. etcd reads the values all the same.
-	keysPage = 1000
+	// A page of keys without values is at least what one Txn may delete, and grows while etcd is quick with it: etcd reads the
+	// values all the same, and serves nobody else while it compares or deletes them. A thousand of 500 kB took it seconds, and
+	// gigabytes of memory; a thousand of 1 kB take it 4 ms.
+	leastKeysPage = 128
+	mostKeysPage  = 1000
+	quickPage     = 20 * time.Millisecond
+	slowPage      = 50 * time.Millisecond
 )
 
 // windows is a stream of keys and values in key order, some at a time; it ends after the first error.
@@ -119,13 +125,15 @@ func nextPage(page []*mvccpb.KeyValue, limit int) int {
 // keys lists a range without values, at a revision (0: now).
 func (s *Store) keys(ctx context.Context, keys span, revision int64) windows {
 	return func(yield func([]*mvccpb.KeyValue, error) bool) {
-		for {
+		for limit := leastKeysPage; ; {
+			start := time.Now()
 			page, err := s.client.Get(ctx, keys.from, clientv3.WithRange(keys.to), clientv3.WithRev(revision),
-				clientv3.WithLimit(keysPage), clientv3.WithKeysOnly())
+				clientv3.WithLimit(int64(limit)), clientv3.WithKeysOnly())
 			if err != nil {
 				yield(nil, translate(err))
 				return
 			}
+			limit = nextKeysPage(limit, time.Since(start))
 			if len(page.Kvs) > 0 && !yield(page.Kvs, nil) {
 				return
 			}
@@ -134,6 +142,18 @@ func (s *Store) keys(ctx context.Context, keys span, revision int64) windows {
 			}
 			keys.from = after(page.Kvs)
 		}
+	}
+}
+
+// nextKeysPage goes by how long etcd took, for keys do not tell how large their values are.
+func nextKeysPage(limit int, took time.Duration) int {
+	switch {
+	case took > slowPage:
+		return max(limit/2, leastKeysPage)
+	case took < quickPage:
+		return min(limit*2, mostKeysPage)
+	default:
+		return limit
 	}
 }
 
