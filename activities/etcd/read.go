@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -37,17 +38,67 @@ func (s *Store) Read(ctx context.Context, request activities.ReadRequest) activi
 			yield(nil, err)
 			return
 		}
-		times := s.newRemaining()
-		for _, family := range families {
-			keys, left := s.resume(request, family)
-			if !left {
-				continue
-			}
-			for entries, err := range s.readFamily(ctx, request, family, keys, times) {
-				if !yield(entries, err) || err != nil {
+		streams, stop := s.readAhead(ctx, request, families)
+		defer stop()
+		for _, stream := range streams {
+			for read := range stream {
+				if !yield(read.entries, read.err) || read.err != nil {
 					return
 				}
 			}
+			if err := ctx.Err(); err != nil { // a family that was cut short must not look complete
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+// read is a batch, or why there are no more.
+type read struct {
+	entries []activities.Entry
+	err     error
+}
+
+// readAhead reads some families at once, each as far as a batch ahead of its turn: most have few entries, and cost little but the
+// way to etcd and back. stop ends what still runs.
+func (s *Store) readAhead(
+	ctx context.Context, request activities.ReadRequest, families []keyspace.Family,
+) (streams []chan read, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	streams = make([]chan read, len(families))
+	for i := range streams {
+		streams[i] = make(chan read, 1)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		var readers errgroup.Group
+		readers.SetLimit(familiesInFlight)
+		for i, family := range families {
+			readers.Go(func() error {
+				defer close(streams[i])
+				s.readInto(ctx, request, family, streams[i])
+				return nil // it is in the stream
+			})
+		}
+		_ = readers.Wait()
+	})
+	return streams, func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+func (s *Store) readInto(ctx context.Context, request activities.ReadRequest, family keyspace.Family, stream chan<- read) {
+	keys, left := s.resume(request, family)
+	if !left || ctx.Err() != nil {
+		return
+	}
+	for entries, err := range s.readFamily(ctx, request, family, keys, s.newRemaining()) {
+		select {
+		case stream <- read{entries, err}:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
