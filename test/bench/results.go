@@ -111,7 +111,7 @@ func (r results) print(out io.Writer) error {
 		empty bool
 	}{
 		{"Time and throughput. The time away is copy and verify; the baseline's is copy and cleanup", r.timeRows, len(r.Summaries) == 0},
-		{"Requests, CPU and peak memory: all that is resident, and in brackets what of it maps no file", r.costRows, len(r.Summaries) == 0},
+		{"Requests, CPU and peak memory: all that is resident, in brackets what of it maps no file, and by how much that grew", r.costRows, len(r.Summaries) == 0},
 		{"What a neighbour waits, in milliseconds, idle and beside a move of 50,000 × 1 kB", r.neighbourRows, len(r.Neighbour) == 0},
 		{"Time away through the workflow, in milliseconds, as a client sees it and as the workflow does", r.journeyRows, len(r.Journeys) == 0},
 		{"Where the time away goes, in milliseconds (medians of single moves). What runs beside others counts in full", r.breakdownRows, len(r.Journeys) == 0},

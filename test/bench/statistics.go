@@ -58,9 +58,10 @@ type summary struct {
 	Pages               distribution `json:"pages"`
 	// CopyCPU is all processes' while they copy.
 	CopyCPU distribution `json:"copyCPUSeconds"`
-	// The next three are by process, over the whole repetition.
+	// The next four are by process, over the whole repetition.
 	PeakBytes    map[string]distribution `json:"peakBytes"`
 	PeakOwnBytes map[string]distribution `json:"peakOwnBytes"`
+	GrownBytes   map[string]distribution `json:"grownBytes"`
 	CPU          map[string]distribution `json:"cpuSeconds"`
 }
 
@@ -116,11 +117,13 @@ func summarizeGroup(group []measurement) summary {
 		DestinationRequests: total(func(p phase) int { return p.DestinationRequests }),
 		Pages:               total(func(p phase) int { return p.Pages }),
 		CopyCPU:             of(func(m measurement) float64 { return m.Phases[copying].CPUSeconds }),
-		PeakBytes:           map[string]distribution{}, PeakOwnBytes: map[string]distribution{}, CPU: map[string]distribution{},
+		PeakBytes:           map[string]distribution{}, PeakOwnBytes: map[string]distribution{},
+		GrownBytes: map[string]distribution{}, CPU: map[string]distribution{},
 	}
 	for _, process := range slices.Sorted(maps.Keys(group[0].Usage)) {
 		s.PeakBytes[process] = of(func(m measurement) float64 { return float64(m.Usage[process].PeakBytes) })
 		s.PeakOwnBytes[process] = of(func(m measurement) float64 { return float64(m.Usage[process].PeakOwnBytes) })
+		s.GrownBytes[process] = of(func(m measurement) float64 { return float64(m.Usage[process].GrownBytes) })
 		s.CPU[process] = of(func(m measurement) float64 { return m.Usage[process].CPUSeconds })
 	}
 	return s

@@ -45,7 +45,8 @@ func (r results) costRows(out io.Writer) {
 				fmt.Fprint(out, "–\t")
 				continue
 			}
-			fmt.Fprintf(out, "%.0f [%.0f]\t", s.PeakBytes[process].Median/(1<<20), s.PeakOwnBytes[process].Median/(1<<20))
+			fmt.Fprintf(out, "%.0f [%.0f, +%.0f]\t", s.PeakBytes[process].Median/(1<<20),
+				s.PeakOwnBytes[process].Median/(1<<20), s.GrownBytes[process].Median/(1<<20))
 		}
 		fmt.Fprintln(out)
 	}

@@ -22,15 +22,18 @@ const (
 type usage struct {
 	// PeakBytes is the most memory resident at a time (Linux: VmHWM), PeakOwnBytes the most of it that maps no file,
 	// sampled: an etcd's database is mapped.
-	PeakBytes    int64   `json:"peakBytes"`
-	PeakOwnBytes int64   `json:"peakOwnBytes"`
-	CPUSeconds   float64 `json:"cpuSeconds"`
+	PeakBytes    int64 `json:"peakBytes"`
+	PeakOwnBytes int64 `json:"peakOwnBytes"`
+	// GrownBytes is by how much the latter is above what it was at the start: an etcd that has just started holds all that it
+	// has read back from its log.
+	GrownBytes int64   `json:"grownBytes"`
+	CPUSeconds float64 `json:"cpuSeconds"`
 }
 
 // meter measures processes while something runs.
 type meter struct {
 	processes map[string]int // PIDs by the processes' names
-	started   map[string]float64
+	started   map[string]usage
 	peaks     map[string]int64
 	cancel    context.CancelFunc
 	done      chan struct{}
@@ -38,13 +41,18 @@ type meter struct {
 
 func startMeter(ctx context.Context, processes map[string]int) (*meter, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	m := &meter{processes: processes, started: map[string]float64{}, peaks: map[string]int64{}, cancel: cancel, done: make(chan struct{})}
+	m := &meter{processes: processes, started: map[string]usage{}, peaks: map[string]int64{}, cancel: cancel, done: make(chan struct{})}
 	for name, pid := range processes {
 		// 5 resets VmHWM, see proc(5).
 		err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+		var now usage
 		if err == nil {
-			m.started[name], err = cpuSeconds(pid)
+			now.CPUSeconds, err = cpuSeconds(pid)
 		}
+		if err == nil {
+			now.PeakOwnBytes, err = memory(pid, "RssAnon:")
+		}
+		m.started[name] = now
 		if err != nil {
 			cancel()
 			return nil, fmt.Errorf("measure process of the %s: %w", name, err)
@@ -82,7 +90,10 @@ func (m *meter) stop() (map[string]usage, error) {
 		peak, err := memory(pid, "VmHWM:")
 		seconds, cpuErr := cpuSeconds(pid)
 		failures = append(failures, err, cpuErr)
-		used[name] = usage{PeakBytes: peak, PeakOwnBytes: m.peaks[name], CPUSeconds: seconds - m.started[name]}
+		used[name] = usage{
+			PeakBytes: peak, PeakOwnBytes: m.peaks[name], GrownBytes: max(0, m.peaks[name]-m.started[name].PeakOwnBytes),
+			CPUSeconds: seconds - m.started[name].CPUSeconds,
+		}
 	}
 	return used, errors.Join(failures...)
 }
