@@ -6,13 +6,14 @@ replace github.com/kcp-migrate/kcp-migrate => ../..
 
 require (
 	github.com/kcp-migrate/kcp-migrate v0.0.0-00010101000000-000000000000
-	github.com/spf13/pflag v1.1.0
+	github.com/spf13/pflag v1.0.10
+	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/api/v3 v3.7.3
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.temporal.io/api v1.64.3
 	go.temporal.io/sdk v1.51.0
-	go.uber.org/zap v1.28.0
-	golang.org/x/sync v0.25.0
+	go.uber.org/zap v1.27.1
+	golang.org/x/sync v0.24.0
 	gonum.org/v1/plot v0.17.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
@@ -77,7 +78,6 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/robfig/cron v1.2.0 // indirect
 	github.com/stretchr/objx v0.5.3 // indirect
-	github.com/stretchr/testify v1.12.1 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
