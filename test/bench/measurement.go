@@ -135,10 +135,10 @@ func (a *arena) processes(duel *duel) map[string]int {
 	return processes
 }
 
-// prepare has both etcds filled anew, with neighbours where there are to be any, and with the tenant at the origin: none remembers
-// a repetition before.
+// prepare has both etcds filled anew, with neighbours where there are to be any, with the tenant at the origin, and with its
+// fenced LogicalCluster at the destination: none remembers a repetition before.
 func (a *arena) prepare(ctx context.Context, shape shape) error {
-	tenant, err := shape.content()
+	logicalCluster, err := fencedLogicalCluster()
 	if err != nil {
 		return err
 	}
@@ -147,11 +147,13 @@ func (a *arena) prepare(ctx context.Context, shape shape) error {
 	}
 	err = a.servers.each(ctx, func(s *server, ctx context.Context) error {
 		return s.with(ctx, func(ctx context.Context, etcd *clientv3.Client) error {
-			err := fill(ctx, etcd, neighbours(a.neighbours))
-			if err == nil && s == a.servers.origin {
-				err = fill(ctx, etcd, tenant)
+			if err := fill(ctx, etcd, neighbours(a.neighbours)); err != nil {
+				return err
 			}
-			return err
+			if _, err := etcd.Put(ctx, layout.LogicalClusterKey(tenant), logicalCluster); err != nil || s == a.servers.destination {
+				return err
+			}
+			return fill(ctx, etcd, shape.content())
 		})
 	})
 	if err != nil {

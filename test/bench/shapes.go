@@ -88,23 +88,16 @@ func customFamily(number int) keyspace.Family {
 // content is keys and values to be put.
 type content = iter.Seq2[string, string]
 
-// keys are the tenant's entries and its fenced LogicalCluster.
-func (s shape) content() (content, error) {
-	logicalCluster, err := fencedLogicalCluster()
-	if err != nil {
-		return nil, err
-	}
+// content is the tenant's entries.
+func (s shape) content() content {
 	families, values := s.families(), newValues(s.ValueBytes)
 	return func(yield func(string, string) bool) {
-		if !yield(layout.LogicalClusterKey(tenant), logicalCluster) {
-			return
-		}
 		for i := range s.Entries {
 			if !yield(entryKey(families[i%len(families)], tenant, i), values.next()) {
 				return
 			}
 		}
-	}, nil
+	}
 }
 
 var layout = keyspace.NewLayout("")
@@ -113,7 +106,8 @@ func entryKey(family keyspace.Family, logicalCluster string, number int) string 
 	return layout.Key(keyspace.Entry{Family: family, LogicalCluster: logicalCluster, Suffix: fmt.Sprintf("default/entry-%07d", number)})
 }
 
-// fencedLogicalCluster is the tenant's object as a move has left it at the origin: the copy is refused without.
+// fencedLogicalCluster is the tenant's object as a move that has fenced it has it on either shard: nothing is copied or verified
+// without.
 func fencedLogicalCluster() (string, error) {
 	parsed, err := objects.ParseLogicalCluster([]byte(`{"apiVersion":"core.kcp.io/v1alpha1","kind":"LogicalCluster","metadata":{"name":"cluster"}}`))
 	if err != nil {

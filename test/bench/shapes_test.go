@@ -9,20 +9,12 @@ import (
 	"github.com/kcp-migrate/kcp-migrate/activities/objects"
 )
 
-func TestShape_HoldsItsEntriesInItsFamilies_AndAFencedLogicalCluster(t *testing.T) {
-	content, err := shape{Entries: 900, ValueBytes: 7, Families: 300}.content()
-	require.NoError(t, err)
+func TestShape_SpreadsItsEntriesOverItsFamilies(t *testing.T) {
 	families := map[keyspace.Family]int{}
-	for key, value := range content {
+	for key, value := range (shape{Entries: 900, ValueBytes: 7, Families: 300}).content() {
 		entry, err := layout.Parse(key)
 		require.NoError(t, err)
 		require.Equal(t, tenant, entry.LogicalCluster)
-		if entry.Family == keyspace.LogicalClusters {
-			parsed, err := objects.ParseLogicalCluster([]byte(value))
-			require.NoError(t, err)
-			require.True(t, parsed.Inactive())
-			continue
-		}
 		require.Len(t, value, 7)
 		families[entry.Family]++
 	}
@@ -30,6 +22,16 @@ func TestShape_HoldsItsEntriesInItsFamilies_AndAFencedLogicalCluster(t *testing.
 	for _, count := range families {
 		require.Equal(t, 3, count)
 	}
+}
+
+func TestFencedLogicalCluster_IsOneThatTheMoveHasFenced(t *testing.T) {
+	encoded, err := fencedLogicalCluster()
+	require.NoError(t, err)
+	parsed, err := objects.ParseLogicalCluster([]byte(encoded))
+	require.NoError(t, err)
+	require.True(t, parsed.Inactive())
+	require.Equal(t, objects.PhaseInactive, parsed.Phase())
+	require.Equal(t, string(token), parsed.Stamp())
 }
 
 func TestNeighbours_AreNeverTheTenants_AndStandOnBothSidesOfIt(t *testing.T) {
