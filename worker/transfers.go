@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kcp-migrate/kcp-migrate/activities"
+	"github.com/kcp-migrate/kcp-migrate/activities/dump"
 	"github.com/kcp-migrate/kcp-migrate/activities/transfer"
 )
 
@@ -20,7 +21,8 @@ type transfers struct {
 
 func listenForTransfers(config *Config, store activities.Store) (*transfers, error) {
 	files := transfer.Config{CertificateFile: config.TransferCertFile, KeyFile: config.TransferKeyFile, CAFile: config.TransferCAFile}
-	server, err := transfer.NewServer(files, activities.NewOrigin(store), store)
+	origin := activities.NewOrigin(store)
+	server, err := transfer.NewServer(files, origin, store, dump.NewHandler(config.Shard, origin, store))
 	if err != nil {
 		return nil, activities.Refuse(activities.InvalidInput, "use the --transfer-… files: %v", err)
 	}

@@ -33,7 +33,7 @@ var _ activities.Dialer = (*Dialer)(nil)
 
 // NewDialer reads config's files once, to refuse unusable ones at the start.
 func NewDialer(config Config) (*Dialer, error) {
-	credentials, err := config.credentials()
+	credentials, err := config.credentials(nil)
 	if err != nil {
 		return nil, fmt.Errorf("set up transfer dialer: %w", err)
 	}

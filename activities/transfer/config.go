@@ -27,15 +27,16 @@ type Config struct {
 
 func (c Config) plaintext() bool { return c == Config{} }
 
-// credentials proves that the files can be used before the first peer asks for them.
-func (c Config) credentials() (credentials.TransportCredentials, error) {
+// credentials proves that the files can be used before the first peer asks for them. A server's have a door for those who
+// are no workers.
+func (c Config) credentials(door *door) (credentials.TransportCredentials, error) {
 	if c.plaintext() {
 		return insecure.NewCredentials(), nil
 	}
 	if _, err := c.load(); err != nil {
 		return nil, err
 	}
-	return rotatingCredentials{c}, nil
+	return rotatingCredentials{config: c, door: door}, nil
 }
 
 func (c Config) load() (*tls.Config, error) {
@@ -61,8 +62,12 @@ func (c Config) load() (*tls.Config, error) {
 	}, nil
 }
 
-// verifyPeerName completes what crypto/tls checks: of a client it verifies the chain, not the name.
+// verifyPeerName completes what crypto/tls checks: of a client it verifies the chain, not the name. Who asks for dumps is
+// no worker, and must be of a group instead, which is checked for every request.
 func verifyPeerName(state tls.ConnectionState) error {
+	if state.NegotiatedProtocol == http1 {
+		return nil
+	}
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("peer has no certificate")
 	}
@@ -73,6 +78,8 @@ func verifyPeerName(state tls.ConnectionState) error {
 // and authorities count without a restart. Connections are few: one a move.
 type rotatingCredentials struct {
 	config Config
+	// door is a server's alone.
+	door *door
 }
 
 func (r rotatingCredentials) ClientHandshake(ctx context.Context, _ string, connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -81,14 +88,6 @@ func (r rotatingCredentials) ClientHandshake(ctx context.Context, _ string, conn
 		return nil, nil, errors.Join(err, connection.Close())
 	}
 	return credentials.NewTLS(config).ClientHandshake(ctx, PeerName, connection)
-}
-
-func (r rotatingCredentials) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	config, err := r.config.load()
-	if err != nil {
-		return nil, nil, errors.Join(err, connection.Close())
-	}
-	return credentials.NewTLS(config).ServerHandshake(connection)
 }
 
 func (r rotatingCredentials) Info() credentials.ProtocolInfo {

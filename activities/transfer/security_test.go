@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -41,17 +42,17 @@ func TestMutualTLS_RefusesAllButWorkersOfTheCommonAuthority(t *testing.T) {
 		client credentials.TransportCredentials
 		served bool
 	}{
-		"good client and server":          {good, rotatingCredentials{files(ours, goodPeer)}, true},
+		"good client and server":          {good, rotatingCredentials{config: files(ours, goodPeer)}, true},
 		"client without a certificate":    {good, withConfig(&tls.Config{RootCAs: authorities}), false},
-		"client of another authority":     {good, rotatingCredentials{files(theirs, goodPeer)}, false},
-		"client with another name":        {good, rotatingCredentials{files(ours, otherName)}, false},
-		"client with expired certificate": {good, rotatingCredentials{files(ours, expired)}, false},
+		"client of another authority":     {good, rotatingCredentials{config: files(theirs, goodPeer)}, false},
+		"client with another name":        {good, rotatingCredentials{config: files(ours, otherName)}, false},
+		"client with expired certificate": {good, rotatingCredentials{config: files(ours, expired)}, false},
 		"client speaking TLS 1.2":         {good, withConfig(old), false},
 		"client in plaintext":             {good, insecure.NewCredentials(), false},
-		"server of another authority":     {theirs.issue(t, t.TempDir(), goodPeer, ours), rotatingCredentials{good}, false},
-		"server with another name":        {files(ours, otherName), rotatingCredentials{good}, false},
-		"server with expired certificate": {files(ours, expired), rotatingCredentials{good}, false},
-		"server in plaintext":             {Config{}, rotatingCredentials{good}, false},
+		"server of another authority":     {theirs.issue(t, t.TempDir(), goodPeer, ours), rotatingCredentials{config: good}, false},
+		"server with another name":        {files(ours, otherName), rotatingCredentials{config: good}, false},
+		"server with expired certificate": {files(ours, expired), rotatingCredentials{config: good}, false},
+		"server in plaintext":             {Config{}, rotatingCredentials{config: good}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestConfig_WithUnusableFiles_IsRefusedAtTheStart(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, serverErr := NewServer(c.config, newFakeSource(nil, 1), &fakeClaims{})
+			_, serverErr := NewServer(c.config, newFakeSource(nil, 1), &fakeClaims{}, http.NotFoundHandler())
 			require.ErrorContains(t, serverErr, c.message)
 			_, dialerErr := NewDialer(c.config)
 			require.ErrorContains(t, dialerErr, c.message)
@@ -208,7 +209,7 @@ func TestServer_WhenClaimCannotBeRead_RefusesForNow(t *testing.T) {
 
 func claimedBy(t *testing.T, source activities.Source, claims Claims) activities.Source {
 	t.Helper()
-	server, err := NewServer(Config{}, source, claims)
+	server, err := NewServer(Config{}, source, claims, http.NotFoundHandler())
 	require.NoError(t, err)
 	address, _ := serve(t, server)
 	dialer, err := NewDialer(Config{})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -32,16 +33,20 @@ type Server struct {
 	// places are taken by the requests that are being answered.
 	places chan struct{}
 	grpc   *grpc.Server
+	door   *door
 }
 
-// NewServer reads config's files once, to refuse unusable ones at the start.
-func NewServer(config Config, source activities.Source, claims Claims) (*Server, error) {
-	credentials, err := config.credentials()
+// NewServer reads config's files once, to refuse unusable ones at the start. What comes over TLS and does not speak gRPC is
+// answered by dumps.
+func NewServer(config Config, source activities.Source, claims Claims, dumps http.Handler) (*Server, error) {
+	door := newDoor(dumps)
+	credentials, err := config.credentials(door)
 	if err != nil {
 		return nil, fmt.Errorf("set up transfer server: %w", err)
 	}
 	server := &Server{
 		config: config, claims: claims, protocols: Protocols, stallLimit: stallLimit, drainLimit: drainLimit, places: make(chan struct{}, maxRequests),
+		door: door,
 	}
 	server.grpc = grpc.NewServer(
 		grpc.Creds(credentials),
@@ -67,7 +72,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	stopDraining := context.AfterFunc(ctx, s.drain)
 	defer stopDraining()
-	err := s.grpc.Serve(netutil.LimitListener(listener, maxConnections))
+	closeDoor := s.door.open(listener.Addr())
+	err := s.grpc.Serve(lendingListener{netutil.LimitListener(listener, maxConnections)})
+	closeDoor(s.drainLimit)
 	if err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve transfers at %s: %w", address, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -200,7 +201,7 @@ func listing(entries []activities.Entry) []activities.Listed {
 // newServer makes a Server for the run that guard names.
 func newServer(t testing.TB, config Config, source activities.Source) *Server {
 	t.Helper()
-	server, err := NewServer(config, source, &fakeClaims{token: guard.Token})
+	server, err := NewServer(config, source, &fakeClaims{token: guard.Token}, http.NotFoundHandler())
 	require.NoError(t, err)
 	return server
 }

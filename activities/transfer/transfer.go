@@ -38,6 +38,8 @@ const (
 
 	// stallLimit ends a stream whose reader takes no message for so long.
 	stallLimit = 2 * time.Minute
+	// maxHeaderBytes is far more than clients of dumps send.
+	maxHeaderBytes = 64 << 10
 	// handshakeLimit frees the place of a peer that connects and says nothing.
 	handshakeLimit = 10 * time.Second
 	// drainLimit is how long streams may go on when a server stops; readers resume them elsewhere.
