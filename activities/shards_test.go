@@ -142,7 +142,9 @@ func (s *shard) logicalCluster(t *testing.T, name string) *objects.LogicalCluste
 
 func (s *shard) claim(t *testing.T, token activities.Token) activities.Guard {
 	held := activities.Guard{LogicalCluster: tenant, Token: token}
-	_, err := s.store.Claim(t.Context(), held, activities.ClaimInfo{WorkflowID: "migrate-consumer", RunID: token.Run()})
+	_, err := s.store.Claim(t.Context(), held, activities.ClaimInfo{
+		WorkflowID: "migrate-consumer", RunID: token.Run(), OriginShard: "root", DestinationShard: "shard-1",
+	})
 	require.NoError(t, err)
 	return held
 }

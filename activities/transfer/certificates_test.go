@@ -44,8 +44,9 @@ func newAuthority(t testing.TB) authority {
 
 // peer is what a test's certificate says of its holder.
 type peer struct {
-	name     string
-	notAfter time.Time
+	name          string
+	organisations []string
+	notAfter      time.Time
 }
 
 var goodPeer = peer{name: PeerName, notAfter: time.Now().Add(time.Hour)}
@@ -57,6 +58,7 @@ func (a authority) issue(t testing.TB, folder string, holder peer, trusted autho
 	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{Organization: holder.organisations},
 		DNSNames:     []string{holder.name},
 		NotBefore:    time.Now().Add(-2 * time.Hour),
 		NotAfter:     holder.notAfter,

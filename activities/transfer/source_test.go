@@ -23,6 +23,7 @@ import (
 
 const (
 	cluster  = "256hdo017n2m0br9"
+	shard    = "root"
 	revision = int64(4711)
 )
 
@@ -45,7 +46,7 @@ func (f *fakeClaims) ReadClaim(_ context.Context, logicalCluster string) (activi
 	if logicalCluster != cluster {
 		return activities.Claim{}, fmt.Errorf("read claim: %w", activities.ErrNotFound)
 	}
-	return activities.Claim{Token: f.token}, nil
+	return activities.Claim{Token: f.token, ClaimInfo: activities.ClaimInfo{OriginShard: shard}}, nil
 }
 
 // fakeSource answers from memory and keeps account of what it was asked.
