@@ -110,6 +110,17 @@ microbench: build ## Run the benchmarks of single functions
 	$(TEST) $(GO) test -run '^$$' -bench . -benchmem ./activities/... ./test/e2e
 	cd cmd/devstack && $(GO) test -run '^$$' -bench . ./etcdserver ./simshard
 
+# etcd 3.6 is built from a module file of its own. The etcd on PATH, Debian's 3.4, is measured too where there is one.
+RANGESTREAM_ETCDS = 3.7=$(BIN)/etcd-3.7,3.6=$(BIN)/etcd-3.6$(if $(shell command -v etcd),$(comma)system=$(shell command -v etcd))
+comma := ,
+
+.PHONY: rangestream
+rangestream: ## Measure etcd's RangeStream against pages, for docs/rangestream.md (QUICK=1: five minutes less)
+	$(BUILD) $(GO) build -o $(BIN)/rangestream ./test/rangestream
+	$(BUILD) $(GO) build -o $(BIN)/etcd-3.7 ./test/rangestream/etcd
+	$(BUILD) $(GO) build -mod=mod -modfile=test/rangestream/etcd/etcd-3.6.mod -o $(BIN)/etcd-3.6 ./test/rangestream/etcd
+	$(BIN)/rangestream --etcds $(RANGESTREAM_ETCDS) --results $(BIN)/rangestream.json $(if $(QUICK),--quick)
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZ_TIME
 	@for package in $$(grep -rl --include=*_test.go '^func Fuzz' activities workflows worker | xargs -n 1 dirname | sort -u); do \
