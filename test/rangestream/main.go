@@ -2,8 +2,8 @@
 // RangeStream, over the whole shard as kcp's native migration does it and by prefix, from etcds of several versions.
 // Each reading is by a process of its own, so that its memory can be told.
 //
-//	make rangestream          # all of it, some ten minutes
-//	make rangestream QUICK=1  # the small shapes
+//	make rangestream                   # all of it, half an hour
+//	make rangestream ONLY="5000 keys"
 package main
 
 import (
@@ -14,7 +14,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -34,12 +36,12 @@ func main() {
 	var o options
 	servers := flag.String("etcds", "", "`name=binary` of each etcd to be measured, separated by commas")
 	flag.IntVar(&o.runs, "runs", 5, "`how often` each reading is repeated")
-	flag.BoolVar(&o.quick, "quick", false, "measure the small shapes alone")
+	flag.StringVar(&o.only, "only", "", "measure the shapes alone whose name has this `text` in it")
 	flag.StringVar(&o.results, "results", "", "`file` for all results, as JSON")
 	read := flag.String("read", "", "be the process that reads once (internal)")
 	endpoint := flag.String("endpoint", "", "etcd to be read (internal)")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
 	if *read != "" {
@@ -58,7 +60,7 @@ func main() {
 type options struct {
 	servers []string
 	runs    int
-	quick   bool
+	only    string
 	results string
 }
 
@@ -69,10 +71,7 @@ func (o options) shapes() []shape {
 		{300_000, 100, 0}, {300_000, 100, 250_000},
 		{1_000, 500_000, 0},
 	}
-	if o.quick {
-		return all[:2]
-	}
-	return all
+	return slices.DeleteFunc(all, func(s shape) bool { return !strings.Contains(s.String(), o.only) })
 }
 
 // measurement is one contender's readings of one shape out of one etcd.
