@@ -46,7 +46,6 @@ type origin struct {
 	readErr     error
 	readErrAt   int
 	asked       []activities.ReadRequest
-	onRead      func()
 	currentRevs int64
 }
 

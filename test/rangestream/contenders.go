@@ -20,8 +20,9 @@ const (
 	shardPrefix = "/registry/"
 	// tenantName lies in the middle of the neighbours'.
 	tenantName = "m0m0m0m0m0m0m0m0"
-	// pageKeys is kcp's.
-	pageKeys = 1000
+	// pageKeys and answerBytes are kcp's.
+	pageKeys    = 1000
+	answerBytes = 2 << 20
 	// maxMessageBytes lets pages of large values through, which clientv3 allows by default too.
 	maxMessageBytes = 1 << 31
 )
@@ -48,6 +49,9 @@ var contenders = []struct {
 	name, what string
 	read       func(ctx context.Context, r *reader) error
 }{
+	{"kcp-dump", "dump: as kcp does it, answers of 1,000 entries or 2 MiB", func(ctx context.Context, r *reader) error {
+		return r.kcpDump(ctx)
+	}},
 	{"shard-pages", "dump: whole shard in pages of 1,000", func(ctx context.Context, r *reader) error {
 		return r.keep(r.pages(ctx, prefixSpan(shardPrefix)))
 	}},
@@ -127,17 +131,56 @@ func (r *reader) keep(read chunks) error {
 		}
 		for _, kv := range chunk {
 			r.reading.Keys++
-			parts := strings.SplitN(strings.TrimPrefix(string(kv.Key), shardPrefix), "/", 4)
-			if len(parts) < 4 || parts[2] != tenantName {
-				continue
+			if isTenants(kv) {
+				r.note()
 			}
-			if r.reading.Kept == 0 {
-				r.reading.FirstMilliseconds = milliseconds(time.Since(r.began))
-			}
-			r.reading.Kept++
 		}
 	}
 	return nil
+}
+
+// kcpDump begins every answer with a page of 1,000 keys, however few of them fit into the answer.
+func (r *reader) kcpDump(ctx context.Context) error {
+	keys := prefixSpan(shardPrefix)
+	for {
+		entries, size, full := 0, 0, false
+		for page, err := range r.pages(ctx, keys) {
+			if err != nil {
+				return err
+			}
+			r.reading.Keys += len(page)
+			for _, kv := range page {
+				if !isTenants(kv) {
+					continue
+				}
+				if full = entries == pageKeys || entries > 0 && size+len(kv.Value) > answerBytes; full {
+					keys.from = string(kv.Key)
+					break
+				}
+				r.note()
+				entries, size = entries+1, size+len(kv.Value)
+			}
+			if full {
+				break
+			}
+		}
+		if !full {
+			return nil
+		}
+	}
+}
+
+func isTenants(kv *mvccpb.KeyValue) bool {
+	parts := strings.SplitN(strings.TrimPrefix(string(kv.Key), shardPrefix), "/", 4)
+	return len(parts) == 4 && parts[2] == tenantName
+}
+
+// note counts an entry of the tenant.
+func (r *reader) note() {
+	if r.reading.Kept == 0 {
+		r.reading.FirstMilliseconds = milliseconds(time.Since(r.began))
+	}
+	r.reading.Kept++
 }
 
 func (r *reader) pages(ctx context.Context, keys span, options ...clientv3.OpOption) chunks {

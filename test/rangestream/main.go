@@ -69,7 +69,7 @@ func (o options) shapes() []shape {
 		{5_000, 1000, 0}, {5_000, 1000, 250_000},
 		{50_000, 1000, 0}, {50_000, 1000, 250_000},
 		{300_000, 100, 0}, {300_000, 100, 250_000},
-		{1_000, 500_000, 0},
+		{1_000, 100_000, 0}, {1_000, 500_000, 0},
 	}
 	return slices.DeleteFunc(all, func(s shape) bool { return !strings.Contains(s.String(), o.only) })
 }
