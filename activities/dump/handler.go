@@ -40,6 +40,8 @@ const (
 	streamType = "application/json;stream=watch"
 
 	maxRequestBytes = 1 << 20
+	// requestLimit ends a request that does not arrive.
+	requestLimit = 10 * time.Second
 	// stallLimit ends an answer whose reader takes no page for so long.
 	stallLimit = 2 * time.Minute
 )
@@ -123,10 +125,8 @@ func (h *Handler) dump(w http.ResponseWriter, r *http.Request, answer *answer) e
 	if err != nil {
 		return err
 	}
-	if r.ContentLength != 0 {
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequestBytes)).Decode(&answer.dump); err != nil {
-			return apierrors.NewBadRequest(fmt.Sprintf("decode LogicalClusterDump: %v", err))
-		}
+	if answer.dump, err = receive(w, r); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("decode LogicalClusterDump: %v", err))
 	}
 	reading := &reading{source: h.source, guard: guard, logicalCluster: object, from: position{revision: object.Revision}}
 	spec := answer.dump.Spec
@@ -138,6 +138,21 @@ func (h *Handler) dump(w http.ResponseWriter, r *http.Request, answer *answer) e
 		}
 	}
 	return answer.send(reading.pages(r.Context()))
+}
+
+// receive gives what is asked for; an empty request asks for the first page.
+func receive(w http.ResponseWriter, r *http.Request) (asked LogicalClusterDump, err error) {
+	if r.ContentLength == 0 {
+		return asked, nil
+	}
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(requestLimit)); err != nil {
+		return asked, err
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequestBytes)).Decode(&asked); err != nil {
+		return asked, err
+	}
+	return asked, control.SetReadDeadline(time.Time{})
 }
 
 // guard is of the move that takes the logical cluster away from this shard.

@@ -233,14 +233,14 @@ func TestDump_Streamed_GivesEveryPageInOneAnswer(t *testing.T) {
 	stream, err := request(t, sdk(t, serve(t, o, Group)), Spec{Limit: 100}).SetHeader("Accept", streamType).Stream(t.Context())
 	require.NoError(t, err)
 	defer stream.Close()
-	keys, last := receive(t, stream)
+	keys, last := readPages(t, stream)
 	require.Equal(t, o.keys(), keys)
 	require.Empty(t, last.Status.Continue)
 	require.Len(t, o.asked, 1, "all pages are one read")
 }
 
-// receive reads pages until there is no more.
-func receive(t *testing.T, stream io.Reader) (keys []string, last LogicalClusterDump) {
+// readPages reads until there is no more.
+func readPages(t *testing.T, stream io.Reader) (keys []string, last LogicalClusterDump) {
 	t.Helper()
 	lines := json.NewDecoder(stream)
 	for {
@@ -260,7 +260,7 @@ func TestDump_WhenAStreamBreaks_IsResumedBehindItsLastPage(t *testing.T) {
 	stream, err := request(t, client, Spec{Limit: 100}).SetHeader("Accept", streamType).Stream(t.Context())
 	require.NoError(t, err)
 	defer stream.Close()
-	keys, last := receive(t, stream)
+	keys, last := readPages(t, stream)
 	require.NotEmpty(t, last.Status.Continue, "a stream that broke does not look complete")
 	_, err = stream.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -269,7 +269,7 @@ func TestDump_WhenAStreamBreaks_IsResumedBehindItsLastPage(t *testing.T) {
 	rest, err := request(t, client, Spec{Continue: last.Status.Continue}).SetHeader("Accept", streamType).Stream(t.Context())
 	require.NoError(t, err)
 	defer rest.Close()
-	more, last := receive(t, rest)
+	more, last := readPages(t, rest)
 	require.Empty(t, last.Status.Continue)
 	require.Equal(t, o.keys(), append(keys, more...))
 	require.Equal(t, revision, o.asked[1].Revision)

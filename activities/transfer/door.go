@@ -107,7 +107,7 @@ func newDoor(handler http.Handler) *door {
 	}
 	return &door{
 		server: &http.Server{
-			Handler: http.HandlerFunc(bounded), ReadTimeout: handshakeLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeaderBytes,
+			Handler: http.HandlerFunc(bounded), ReadHeaderTimeout: handshakeLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeaderBytes,
 		},
 		waiting: make(chan net.Conn),
 		closed:  make(chan struct{}),

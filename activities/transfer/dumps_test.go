@@ -130,6 +130,31 @@ func TestServe_WhenItStops_LetsClientsOfDumpsGo(t *testing.T) {
 	}
 }
 
+func TestServe_OfDumps_EndsSilentClientsAndNoAnswer(t *testing.T) {
+	ours := newAuthority(t)
+	const limit = 100 * time.Millisecond
+	ended := make(chan error, 1)
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-time.After(3 * limit):
+		}
+		ended <- r.Context().Err()
+	})
+	server, err := NewServer(ours.trustedConfig(t), newFakeSource(nil, 1), &fakeClaims{}, handler)
+	require.NoError(t, err)
+	server.door.server.ReadHeaderTimeout = limit
+	address, _ := serve(t, server)
+
+	busy := handshake(t, address, ours)
+	_, err = io.WriteString(busy, "POST / HTTP/1.1\r\nHost: worker\r\nContent-Length: 0\r\n\r\n")
+	require.NoError(t, err)
+	require.NoError(t, <-ended)
+	silent := handshake(t, address, ours)
+	_, err = silent.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+}
+
 // handshake opens a connection as a client of dumps does.
 func handshake(t *testing.T, address string, ours authority) net.Conn {
 	t.Helper()
