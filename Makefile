@@ -118,7 +118,7 @@ comma := ,
 rangestream: ## Measure etcd's RangeStream against pages, for docs/rangestream.md (ONLY="5000 keys")
 	$(BUILD) $(GO) build -o $(BIN)/rangestream ./test/rangestream
 	$(BUILD) $(GO) build -o $(BIN)/etcd-3.7 ./test/rangestream/etcd
-	$(BUILD) $(GO) build -mod=mod -modfile=test/rangestream/etcd/etcd-3.6.mod -o $(BIN)/etcd-3.6 ./test/rangestream/etcd
+	$(BUILD) $(GO) build -modfile=test/rangestream/etcd/etcd-3.6.mod -o $(BIN)/etcd-3.6 ./test/rangestream/etcd
 	$(BIN)/rangestream --etcds $(RANGESTREAM_ETCDS) --results $(BIN)/rangestream.json $(if $(ONLY),--only "$(ONLY)")
 
 .PHONY: fuzz
