@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -28,61 +27,41 @@ const (
 // server is an etcd as a process.
 type server struct {
 	endpoint string
-	folder   string
 	process  *exec.Cmd
 	// atRest is its memory before anything was asked of it.
 	atRest int64
 }
 
-// startEtcd runs one of test/rangestream/etcd, or the system's own, on the data in a folder.
+// startEtcd runs one on the data in a folder.
 func startEtcd(binary, folder string) (*server, error) {
-	s := &server{folder: folder}
-	start := s.startOurs
-	if filepath.Base(binary) == "etcd" {
-		start = s.startSystems
-	}
-	if err := start(binary); err != nil {
-		return nil, fmt.Errorf("start %s: %w", binary, err)
-	}
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{s.endpoint}})
+	client, peer, err := freeAddresses()
 	if err != nil {
 		return nil, err
 	}
-	defer etcd.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	if _, err = etcd.Get(ctx, "ready"); err != nil {
+	s := &server{endpoint: client}
+	s.process = exec.Command(binary, "--data-dir", folder, "--unsafe-no-fsync", "--log-level", "panic", "--quota-backend-bytes", "8589934592",
+		"--listen-client-urls", "http://"+client, "--advertise-client-urls", "http://"+client,
+		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer, "--initial-cluster", "default=http://"+peer)
+	if err := s.process.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", binary, err)
+	}
+	if err := s.await(); err != nil {
 		return nil, errors.Join(fmt.Errorf("await %s: %w", binary, err), s.stop())
 	}
 	s.atRest, err = s.memory()
 	return s, err
 }
 
-func (s *server) startOurs(binary string) error {
-	s.process = exec.Command(binary, "--data-dir", s.folder)
-	output, err := s.process.StdoutPipe()
+func (s *server) await() error {
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{s.endpoint}})
 	if err != nil {
 		return err
 	}
-	s.process.Stderr = os.Stderr
-	if err := s.process.Start(); err != nil {
-		return err
-	}
-	line, err := bufio.NewReader(output).ReadString('\n')
-	s.endpoint = strings.TrimSpace(line)
+	defer etcd.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	_, err = etcd.Get(ctx, "ready")
 	return err
-}
-
-func (s *server) startSystems(binary string) error {
-	client, peer, err := freeAddresses()
-	if err != nil {
-		return err
-	}
-	s.endpoint = client
-	s.process = exec.Command(binary, "--data-dir", s.folder, "--unsafe-no-fsync", "--log-level", "panic", "--quota-backend-bytes", "8589934592",
-		"--listen-client-urls", "http://"+client, "--advertise-client-urls", "http://"+client,
-		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer, "--initial-cluster", "default=http://"+peer)
-	return s.process.Start()
 }
 
 // freeAddresses are two that nobody listens at for the moment.
