@@ -105,6 +105,7 @@ func (s *Store) sweep(guard activities.Guard, before int64, txn deletionTxn) *sw
 }
 
 func (w *sweep) all(ctx context.Context) (int64, error) {
+	defer w.store.pace.begin()()
 	families, err := w.store.discover(ctx, w.guard.LogicalCluster, 0)
 	if err != nil {
 		return 0, err
@@ -138,6 +139,9 @@ func (w *sweep) family(ctx context.Context, family keyspace.Family) (int64, erro
 			clientv3.WithKeysOnly(), clientv3.WithLimit(int64(limit)))
 		if err != nil {
 			return total, translate(err)
+		}
+		if err := w.store.pace.wait(ctx, len(page.Kvs), 0); err != nil {
+			return total, err
 		}
 		start := time.Now()
 		deleted, err := w.page(ctx, page.Kvs)

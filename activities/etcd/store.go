@@ -12,6 +12,7 @@
 //	/kcp-migrate/cut/<prefix>                                     written with whatever has kcp cut that shard's informers off
 //	/kcp-migrate/locks/<prefix>/<name>                            what one worker at a time may do
 //	/kcp-migrate/revision                                         written only to raise the revision, which is the whole etcd's
+//	/kcp-migrate/probe                                            never there: deleted over and over to learn how long others wait
 package etcd
 
 import (
@@ -64,6 +65,11 @@ type Config struct {
 	MaxTxnOps int
 	// PagesOnly has ranges read in pages where the server could stream them too, to compare the two.
 	PagesOnly bool
+	// MaxEntriesPerSecond and MaxBytesPerSecond bound what is read, written and deleted of the entries of all moves together;
+	// 0 means no bound. A deletion counts no bytes.
+	MaxEntriesPerSecond, MaxBytesPerSecond int
+	// Unbraked has moves go as fast as etcd lets them, whatever others wait meanwhile.
+	Unbraked bool
 	// Encryption is that of the shard's API servers; nil means that they store everything in the clear.
 	Encryption *Encryption
 }
@@ -78,6 +84,7 @@ type Store struct {
 	encryption *Encryption
 	// pagesOnly is set once the server has refused a RangeStream.
 	pagesOnly atomic.Bool
+	pace      *pace
 }
 
 var _ activities.Store = (*Store)(nil)
@@ -98,18 +105,32 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		layout:     keyspace.NewLayout(config.Prefix),
 		limits:     newLimits(config.MaxTxnOps),
 		encryption: config.Encryption,
+		pace:       newPaceOf(config),
 	}
 	store.pagesOnly.Store(config.PagesOnly)
 	if _, err := store.families(ctx, 0); err != nil {
 		err = fmt.Errorf("open etcd %s: find resources: %w", strings.Join(config.Endpoints, ", "), err)
 		return nil, errors.Join(err, store.Close())
 	}
+	if config.Unbraked {
+		return store, nil
+	}
+	probes, err := clientv3.New(clientConfig)
+	if err != nil {
+		err = fmt.Errorf("open etcd %s: a second connection: %w", strings.Join(config.Endpoints, ", "), translate(err))
+		return nil, errors.Join(err, store.Close())
+	}
+	store.pace.brake = startBrake(probes)
 	return store, nil
 }
 
-// Close ends the connection.
+// Close ends the connections.
 func (s *Store) Close() error {
-	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+	err := s.client.Close()
+	if s.pace.brake != nil {
+		err = errors.Join(err, s.pace.brake.close())
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("close etcd: %w", err)
 	}
 	return nil

@@ -16,13 +16,13 @@ const (
 
 	// firstPage is as small as RangeStream's first chunk: 10 of the largest values etcd takes are 15 MiB.
 	firstPage = 10
-	// A page of keys without values is at least what one Txn may delete, and grows while etcd is quick with it: etcd reads the
+	// A page of keys without values is as large as what one Txn may delete, and grows while etcd is quick with it: etcd reads the
 	// values all the same, and serves nobody else while it compares or deletes them. A thousand of 500 kB took it seconds, and
 	// gigabytes of memory; a thousand of 1 kB take it 4 ms.
-	leastKeysPage = 128
+	leastKeysPage = 64
 	mostKeysPage  = 1000
-	quickPage     = 20 * time.Millisecond
-	slowPage      = 50 * time.Millisecond
+	quickPage     = 10 * time.Millisecond
+	slowPage      = 20 * time.Millisecond
 )
 
 // windows is a stream of keys and values in key order, some at a time; it ends after the first error.
@@ -32,7 +32,7 @@ type windows = iter.Seq2[[]*mvccpb.KeyValue, error]
 // else in pages. A server that refuses in the middle, as another member of a half-upgraded cluster may,
 // is read on in pages from there.
 func (s *Store) stream(ctx context.Context, keys span, revision int64) windows {
-	return func(yield func([]*mvccpb.KeyValue, error) bool) {
+	return s.paced(ctx, func(yield func([]*mvccpb.KeyValue, error) bool) {
 		if !s.pagesOnly.Load() {
 			refused := false
 			for window, err := range s.rangeStream(ctx, keys, revision) {
@@ -51,6 +51,22 @@ func (s *Store) stream(ctx context.Context, keys span, revision int64) windows {
 			s.pagesOnly.Store(true)
 		}
 		s.pages(ctx, keys, revision)(yield)
+	})
+}
+
+// paced asks for the next window no sooner than the last one's share of time is over.
+func (s *Store) paced(ctx context.Context, windows windows) windows {
+	return func(yield func([]*mvccpb.KeyValue, error) bool) {
+		defer s.pace.begin()()
+		for window, err := range windows {
+			if !yield(window, err) || err != nil {
+				return
+			}
+			if err := s.pace.wait(ctx, len(window), bytesOf(window)); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
 	}
 }
 
@@ -124,7 +140,7 @@ func nextPage(page []*mvccpb.KeyValue, limit int) int {
 
 // keys lists a range without values, at a revision (0: now).
 func (s *Store) keys(ctx context.Context, keys span, revision int64) windows {
-	return func(yield func([]*mvccpb.KeyValue, error) bool) {
+	return s.paced(ctx, func(yield func([]*mvccpb.KeyValue, error) bool) {
 		for limit := leastKeysPage; ; {
 			start := time.Now()
 			page, err := s.client.Get(ctx, keys.from, clientv3.WithRange(keys.to), clientv3.WithRev(revision),
@@ -142,7 +158,7 @@ func (s *Store) keys(ctx context.Context, keys span, revision int64) windows {
 			}
 			keys.from = after(page.Kvs)
 		}
-	}
+	})
 }
 
 // nextKeysPage goes by how long etcd took, for keys do not tell how large their values are.

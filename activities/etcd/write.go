@@ -61,6 +61,7 @@ func (s *Store) write(
 	ctx context.Context, guard activities.Guard, compares []clientv3.Cmp,
 	batches activities.Batches, acknowledged func(activities.Written),
 ) error {
+	defer s.pace.begin()()
 	group, ctx := errgroup.WithContext(ctx)
 	w := &writer{
 		store:    s,
@@ -134,6 +135,9 @@ func (w *writer) put(ctx context.Context, entry activities.Entry) (put, error) {
 }
 
 func (w *writer) start(ctx context.Context, puts []put) error {
+	if err := w.store.pace.wait(ctx, len(puts), sizeOf(puts)); err != nil {
+		return err
+	}
 	select {
 	case w.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -173,16 +177,14 @@ func (w *writer) acknowledge(ctx context.Context, acknowledged func(activities.W
 // putAll puts these in one Txn, or in halves of it where the server refuses it for its size.
 func (s *Store) putAll(ctx context.Context, guard activities.Guard, compares []clientv3.Cmp, puts []put) error {
 	ops := make([]clientv3.Op, len(puts))
-	size := 0
 	for i, put := range puts {
 		ops[i] = put.op
-		size += put.size
 	}
 	_, err := s.guarded(ctx, guard, compares, ops...)
 	if err == nil {
 		return nil
 	}
-	if s.limits.learn(err, len(puts), size) {
+	if s.limits.learn(err, len(puts), sizeOf(puts)) {
 		half := len(puts) / 2
 		if err := s.putAll(ctx, guard, compares, puts[:half]); err != nil {
 			return err
@@ -195,6 +197,14 @@ func (s *Store) putAll(ctx context.Context, guard activities.Guard, compares []c
 		}
 	}
 	return fmt.Errorf("put %d entries of logical cluster %s from %s on: %w", len(puts), guard.LogicalCluster, puts[0].ref, err)
+}
+
+func sizeOf(puts []put) int {
+	size := 0
+	for _, put := range puts {
+		size += put.size
+	}
+	return size
 }
 
 // putTightly compares the token by its revision, which takes fewer bytes than its value, and nothing else: what just fitted into
