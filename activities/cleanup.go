@@ -213,6 +213,7 @@ func (s *Shard) DeleteOriginEntries(ctx context.Context, input DeleteInput) (*De
 		if result.Revision, err = s.Store.Revision(ctx); err != nil {
 			return fmt.Errorf("read revision of shard %s: %w", s.Name, err)
 		}
+		report(ctx, s.slowed)
 		deleted, stragglers, err := s.Store.DeleteVerified(ctx, input.Guard, input.Revision, input.Cut)
 		if errors.Is(err, ErrCutOff) {
 			result.CutOff, err = s.Store.LatestCut(ctx)

@@ -66,9 +66,19 @@ func (r *copyRun) stream(ctx context.Context) error {
 	}
 	entries := r.source.Read(ctx, r.input.Origin.Guard, request)
 	return r.shard.Store.Write(ctx, r.input.Guard, entries, func(written Written) {
+		r.progress.Slowed = r.shard.slowed()
 		r.progress.Written = Written{Last: written.Last, Entries: start.Entries + written.Entries, Bytes: start.Bytes + written.Bytes}
 		report(ctx, r.progress)
 	})
+}
+
+// slowed says why moves at this shard are slowed down, and is empty where they are not.
+func (s *Shard) slowed() string {
+	reason := s.Store.Slowed()
+	if reason == "" {
+		return ""
+	}
+	return fmt.Sprintf("etcd of shard %s: %s", s.Name, reason)
 }
 
 // DropDestinationEntries deletes every entry of the logical cluster from a destination that was given up, once nobody is let in
@@ -83,6 +93,7 @@ func (s *Shard) DropDestinationEntries(ctx context.Context, input GuardInput) er
 }
 
 func (s *Shard) deleteEntries(ctx context.Context, guard Guard) error {
+	report(ctx, s.slowed)
 	if _, err := s.Store.DeleteAll(ctx, guard); err != nil {
 		return fmt.Errorf("delete entries of %s on shard %s: %w", guard.LogicalCluster, s.Name, err)
 	}

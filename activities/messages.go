@@ -156,6 +156,8 @@ type CopyInput struct {
 type CopyProgress struct {
 	Revision int64 `json:"revision"`
 	Written
+	// Slowed says why the copy is slowed down, where it is.
+	Slowed string `json:"slowed,omitempty"`
 }
 
 // CopyResult counts what was written.

@@ -112,12 +112,19 @@ type StoreHealth struct {
 	QuotaBytes    int64 `json:"quotaBytes,omitempty"`
 	// Version is the oldest member's.
 	Version string `json:"version"`
+	// MaxEntriesPerSecond and MaxBytesPerSecond are what an operator allows all moves of a worker; 0 for no limit.
+	MaxEntriesPerSecond int `json:"maxEntriesPerSecond,omitempty"`
+	MaxBytesPerSecond   int `json:"maxBytesPerSecond,omitempty"`
+	// Braked is whether moves are slowed down while they make others wait.
+	Braked bool `json:"braked,omitempty"`
 }
 
 // Reader reads the entries of logical clusters.
 type Reader interface {
 	// Health also proves that the store can be reached.
 	Health(ctx context.Context) (StoreHealth, error)
+	// Slowed says why the moves at this store are slowed down for others' sake, and is empty where they are not.
+	Slowed() string
 	// Revision is the store's current one, read linearizably.
 	Revision(ctx context.Context) (int64, error)
 	// Read streams every entry but the LogicalCluster at a pinned revision.

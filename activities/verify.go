@@ -40,6 +40,7 @@ func (s *Shard) VerifyEntries(ctx context.Context, input VerifyInput) (*VerifyRe
 			return err
 		}
 		input.Guard.Token = input.RaiseTo
+		report(ctx, s.slowed)
 		result, err = s.verify(ctx, source, input)
 		return err
 	})

@@ -34,7 +34,7 @@ type beat struct {
 type beatKey struct{}
 
 // report sets what the heartbeats of the activity that ctx belongs to say from now on: how far a copy has come, what
-// a wait is waiting for. People read it among the workflow's pending activities.
+// a wait is waiting for, or what a func() string says each time. People read it among the workflow's pending activities.
 func report(ctx context.Context, details any) {
 	if beat, beating := ctx.Value(beatKey{}).(*beat); beating {
 		beat.mutex.Lock()
@@ -46,7 +46,11 @@ func report(ctx context.Context, details any) {
 func (b *beat) record(ctx context.Context) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	activity.RecordHeartbeat(ctx, b.details)
+	details := b.details
+	if tell, changes := details.(func() string); changes {
+		details = tell()
+	}
+	activity.RecordHeartbeat(ctx, details)
 }
 
 // heartbeating runs work while Temporal hears that it is alive.

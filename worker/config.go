@@ -25,6 +25,10 @@ type Config struct {
 	EtcdUsername     string
 	EtcdPasswordFile string
 
+	MaxEntriesPerSecond int
+	MaxBytesPerSecond   int
+	Brake               bool
+
 	EncryptionProviderConfig string
 
 	Kubeconfig           string
@@ -58,6 +62,11 @@ func (c *Config) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.EtcdKeyFile, "etcd-key-file", "", "`file` with the client certificate's key")
 	flags.StringVar(&c.EtcdUsername, "etcd-username", "", "etcd user, where etcd has authentication")
 	flags.StringVar(&c.EtcdPasswordFile, "etcd-password-file", "", "`file` with that user's password")
+
+	flags.IntVar(&c.MaxEntriesPerSecond, "max-entries-per-second", 0,
+		"most entries that this worker reads, writes or deletes in the shard's etcd in a second, in all moves together (0 means no limit)")
+	flags.IntVar(&c.MaxBytesPerSecond, "max-bytes-per-second", 0, "the same in bytes of keys and values (0 means no limit)")
+	flags.BoolVar(&c.Brake, "brake", true, "slow moves down while they make others wait for the shard's etcd")
 
 	flags.StringVar(&c.EncryptionProviderConfig, "encryption-provider-config", "",
 		"`file` with the EncryptionConfiguration that the shard's API servers are started with, where they are")
@@ -109,6 +118,8 @@ func (c *Config) Validate() error {
 		sameOrNone("etcd-username", c.EtcdUsername, "etcd-password-file", c.EtcdPasswordFile),
 		sameOrNone("transfer-cert-file", c.TransferCertFile, "transfer-key-file", c.TransferKeyFile),
 		sameOrNone("transfer-cert-file", c.TransferCertFile, "transfer-ca-file", c.TransferCAFile),
+		notNegative("max-entries-per-second", c.MaxEntriesPerSecond),
+		notNegative("max-bytes-per-second", c.MaxBytesPerSecond),
 		c.validateTransfer(),
 		c.validateLog(),
 	)...)
@@ -132,6 +143,13 @@ func sameOrNone(oneFlag, one, otherFlag, other string) error {
 		return nil
 	}
 	return fmt.Errorf("--%s and --%s need each other", oneFlag, otherFlag)
+}
+
+func notNegative(flag string, value int) error {
+	if value >= 0 {
+		return nil
+	}
+	return fmt.Errorf("--%s %d is negative", flag, value)
 }
 
 func (c *Config) etcdPassword() (string, error) {

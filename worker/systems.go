@@ -98,6 +98,10 @@ func openStore(ctx context.Context, config *Config) (*etcd.Store, error) {
 		Username:   config.EtcdUsername,
 		Password:   config.etcdPassword,
 		Encryption: encryption,
+
+		MaxEntriesPerSecond: config.MaxEntriesPerSecond,
+		MaxBytesPerSecond:   config.MaxBytesPerSecond,
+		Unbraked:            !config.Brake,
 	})
 	if err != nil {
 		return nil, unreachable(err, "reach etcd of shard %s: %v: check the --etcd-… flags", config.Shard, err)

@@ -59,7 +59,7 @@ func NewPlan(facts Facts) (Plan, error) {
 		RenewsCachedCopies: facts.Origin.ReachesCache,
 	}
 	plan.RevisionLift, plan.MinimumFence = bridge(facts)
-	plan.ExpectedTimeAway = max(estimate(plan.Entries, plan.Bytes), plan.MinimumFence)
+	plan.ExpectedTimeAway = max(estimate(plan.Entries, plan.Bytes), limited(facts, plan), plan.MinimumFence)
 	plan.Warnings = warnings(facts, plan)
 	for _, refuse := range []func(Facts, Plan) error{
 		refuseOldWorker, refuseOldKcp, refuseOlderDestination, refuseTokenLoss, refuseLeftovers, refuseFullStore, refuseLongAbsence,
@@ -119,6 +119,25 @@ func refuseOldWorker(facts Facts, plan Plan) error {
 	}
 	return activities.Refuse(activities.WorkerTooOld, "shard %s's worker serves %s, that of shard %s knows %s; upgrade the workers of shard %s",
 		plan.OriginShard, serves, plan.DestinationShard, asked, tooOld)
+}
+
+// brakedFactor is by how much a brake may stretch the time away at most, etcd itself being fast enough.
+const brakedFactor = 4
+
+// limited is what the copy and one verification take at least where an operator has limited a shard's workers.
+func limited(facts Facts, plan Plan) Duration {
+	seconds := 0.0
+	for _, health := range []activities.StoreHealth{facts.Origin.Health, facts.Destination.Health} {
+		for _, limit := range []struct {
+			amount    int64
+			perSecond int
+		}{{plan.Entries, health.MaxEntriesPerSecond}, {plan.Bytes, health.MaxBytesPerSecond}} {
+			if limit.perSecond > 0 {
+				seconds = max(seconds, 2*float64(limit.amount)/float64(limit.perSecond))
+			}
+		}
+	}
+	return Duration(fixedTimeAway + time.Duration(seconds*float64(time.Second)).Round(time.Millisecond))
 }
 
 func refuseOldKcp(facts Facts, plan Plan) error {
@@ -215,7 +234,16 @@ func refuseLongAbsence(facts Facts, plan Plan) error {
 		return nil
 	}
 	return activities.Refuse(activities.AwayTooLong,
-		"the tenant would be away for about %s, longer than maxTimeAway %s; raise maxTimeAway", plan.ExpectedTimeAway, facts.Input.MaxTimeAway)
+		"the tenant would be away for about %s, longer than maxTimeAway %s; raise maxTimeAway%s",
+		plan.ExpectedTimeAway, facts.Input.MaxTimeAway, orLimits(facts, plan))
+}
+
+// orLimits names what else may be raised, where an operator's limits count more than etcd's own speed.
+func orLimits(facts Facts, plan Plan) string {
+	if limited(facts, plan) <= estimate(plan.Entries, plan.Bytes) {
+		return ""
+	}
+	return ", or --max-entries-per-second and --max-bytes-per-second of both shards' workers"
 }
 
 func warnings(facts Facts, plan Plan) []string {
@@ -233,6 +261,12 @@ func warnings(facts Facts, plan Plan) []string {
 	}
 	if losesTokens(facts) {
 		warnings = append(warnings, fmt.Sprintf("the tokens of %d ServiceAccounts die: the shards check them with different keys", contents.ServiceAccounts))
+	}
+	stretched := brakedFactor * plan.ExpectedTimeAway
+	if (facts.Origin.Health.Braked || facts.Destination.Health.Braked) && stretched > facts.Input.MaxTimeAway {
+		warnings = append(warnings, fmt.Sprintf(
+			"where the move makes others wait for etcd, the workers' brake may stretch the time away to about %s, and maxTimeAway is %s: raise it, or start the workers with --brake=false",
+			stretched, facts.Input.MaxTimeAway))
 	}
 	if bared := bared(facts); len(bared) > 0 {
 		warnings = append(warnings, fmt.Sprintf("shard %s encrypts these at rest and shard %s does not: %s",

@@ -55,6 +55,10 @@ func TestNewPlan_WhatCannotBeMoved_IsRefusedWithAType(t *testing.T) {
 		}, activities.NoSpace, "12525000 more", nil},
 		{"away too long", func(f *workflows.Facts) { f.Input.MaxTimeAway = workflows.Duration(500 * time.Millisecond) }, activities.AwayTooLong, "about 676ms",
 			func(i *workflows.Input) { i.MaxTimeAway = 0 }},
+		{"limited at the origin", func(f *workflows.Facts) { f.Origin.Health.MaxEntriesPerSecond = 1 }, activities.AwayTooLong, "--max-entries-per-second",
+			func(i *workflows.Input) { i.MaxTimeAway = workflows.Duration(24 * time.Hour) }},
+		{"limited at the destination", func(f *workflows.Facts) { f.Destination.Health.MaxBytesPerSecond = 1 }, activities.AwayTooLong, "--max-bytes-per-second",
+			func(i *workflows.Input) { i.MaxTimeAway = workflows.Duration(10_000 * time.Hour) }},
 		{"minimum fence longer than allowed", func(f *workflows.Facts) {
 			f.Input.MaxRevisionLift, f.Input.MaxTimeAway = 1, workflows.Duration(time.Second)
 		}, activities.AwayTooLong, "about 2s", nil},
@@ -185,4 +189,16 @@ func TestNewPlan_ProviderWithAccessToTheCacheServer_IsNoCauseForAWarning(t *test
 	require.NoError(t, err)
 	require.True(t, plan.RenewsCachedCopies)
 	require.Len(t, plan.Warnings, 1)
+}
+
+func TestNewPlan_WhereABrakeMayStretchItBeyondMaxTimeAway_Warns(t *testing.T) {
+	facts := usualFacts(t)
+	facts.Input.MaxTimeAway = workflows.Duration(time.Second)
+	plan, err := workflows.NewPlan(facts)
+	require.NoError(t, err)
+	require.NotContains(t, strings.Join(plan.Warnings, "\n"), "brake")
+	facts.Destination.Health.Braked = true
+	plan, err = workflows.NewPlan(facts)
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(plan.Warnings, "\n"), "--brake=false")
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -63,6 +64,8 @@ type brake struct {
 	asked [kinds]time.Time
 	// atRest is whether no move was at work then.
 	atRest [kinds]bool
+	// braking is what the log has been told of.
+	braking bool
 	// done is the work done since the last decision.
 	done float64
 }
@@ -217,6 +220,10 @@ func (b *brake) decide(now time.Time) {
 	speed := b.governor.decide(b.done / decideEvery.Seconds())
 	b.done = 0
 	b.limiter.SetLimit(rate.Limit(speed))
+	if braking := b.governor.reason() != ""; braking != b.braking {
+		b.braking = braking
+		slog.Info("brake", "braking", braking, "reason", b.governor.reason())
+	}
 }
 
 // reason says why moves are slowed down, and is empty where they are not.

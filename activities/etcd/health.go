@@ -30,7 +30,10 @@ func (s *Store) Health(ctx context.Context) (activities.StoreHealth, error) {
 	if err != nil {
 		return activities.StoreHealth{}, fmt.Errorf("check health: %w", err)
 	}
-	health := activities.StoreHealth{Revision: revision, Alarms: alarms}
+	health := activities.StoreHealth{
+		Revision: revision, Alarms: alarms,
+		MaxEntriesPerSecond: s.pace.maxEntries, MaxBytesPerSecond: s.pace.maxBytes, Braked: s.pace.brake != nil,
+	}
 	for _, member := range members {
 		health.DatabaseBytes = max(health.DatabaseBytes, member.DbSize)
 		// Servers before 3.6 do not tell their quota.

@@ -12,13 +12,17 @@ const limitedBurst = 100 * time.Millisecond
 
 // pace is what every read, write and deletion of a move waits for: what an operator allows, and the brake.
 type pace struct {
-	entries, bytes *rate.Limiter
+	maxEntries, maxBytes int
+	entries, bytes       *rate.Limiter
 	// brake is nil where there is none.
 	brake *brake
 }
 
 func newPaceOf(config Config) *pace {
-	return &pace{entries: newLimit(config.MaxEntriesPerSecond), bytes: newLimit(config.MaxBytesPerSecond)}
+	return &pace{
+		maxEntries: config.MaxEntriesPerSecond, entries: newLimit(config.MaxEntriesPerSecond),
+		maxBytes: config.MaxBytesPerSecond, bytes: newLimit(config.MaxBytesPerSecond),
+	}
 }
 
 func newLimit(perSecond int) *rate.Limiter {

@@ -294,14 +294,14 @@ func TestLook_ReadsHeartbeats(t *testing.T) {
 		{ActivityType: &commonpb.ActivityType{Name: "InspectOrigin"}},
 		running("WakeShard", nil),
 		running("AwaitServing", "shard-1-a: 504"),
-		running("CopyEntries", activities.CopyProgress{Revision: 7, Written: activities.Written{Last: ref("core/secrets", "default/a"), Entries: 3, Bytes: 5}}),
+		running("CopyEntries", activities.CopyProgress{Revision: 7, Slowed: "etcd of shard shard-1: others waited", Written: activities.Written{Last: ref("core/secrets", "default/a"), Entries: 3, Bytes: 5}}),
 	}
 
 	now, err := lookAt(t.Context(), fake, consumerID, consumerRun)
 
 	require.NoError(t, err)
 	require.EqualValues(t, 3, now.Copied.Entries)
-	require.Equal(t, []string{"AwaitServing: shard-1-a: 504"}, now.WaitsFor)
+	require.Equal(t, []string{"AwaitServing: shard-1-a: 504", "CopyEntries: etcd of shard shard-1: others waited"}, now.WaitsFor)
 }
 
 func TestStatus_NamesTheCommandsThatTheMoveWouldObey(t *testing.T) {

@@ -142,7 +142,13 @@ func (l *look) readHeartbeat(activity string, details *commonpb.Payloads) error 
 	payload := details.GetPayloads()[0]
 	if activity == copyActivity {
 		l.Copied = &activities.CopyProgress{}
-		return converter.GetDefaultDataConverter().FromPayload(payload, l.Copied)
+		if err := converter.GetDefaultDataConverter().FromPayload(payload, l.Copied); err != nil {
+			return err
+		}
+		if l.Copied.Slowed != "" {
+			l.WaitsFor = append(l.WaitsFor, activity+": "+l.Copied.Slowed)
+		}
+		return nil
 	}
 	var reason any
 	if err := converter.GetDefaultDataConverter().FromPayload(payload, &reason); err != nil {

@@ -9,7 +9,7 @@ prefix="${1:-/registry}"
 etcdctl role add kcp-migrate
 # One logical cluster's keys are in between those of all others, so etcd cannot tell them apart.
 etcdctl role grant-permission kcp-migrate --prefix readwrite "$prefix/"
-# Claims, locks, and the key that raises the revision.
+# Claims, locks, the key that raises the revision, and the one that is probed.
 etcdctl role grant-permission kcp-migrate --prefix readwrite /kcp-migrate/
 etcdctl user add kcp-migrate --no-password
 etcdctl user grant-role kcp-migrate kcp-migrate
