@@ -7,12 +7,11 @@ import (
 )
 
 const (
-	// tolerance is what others may wait in 99 of 100 cases whatever they wait while no move is at work.
-	tolerance = 20 * time.Millisecond
-	// toleranceFactor is by how much moves may make others wait longer in 99 of 100 cases, where that is more than tolerance.
-	toleranceFactor = 2
-	// margin is the share of what is tolerated at which the brake begins to act: what is under way then still lands.
-	margin = 0.5
+	// Beside a move others are to wait at most 20 ms in 99 of 100 cases, or twice as long as in 99 of 100 cases without.
+	// The brake acts well before that, for what is under way then still lands, and goes by what 90 of 100 do not exceed,
+	// for one of a hundred says more of the machine than of etcd.
+	tolerance       = 10 * time.Millisecond
+	toleranceFactor = 1.5
 
 	// entryWork is what one entry is worth beside its bytes: what the plan's estimate reckons with, 20,000 entries or
 	// 40 MB a second, makes one entry as dear as 2,000 bytes.
@@ -25,7 +24,7 @@ const (
 	fastest = 1e9
 
 	brakeFactor   = 0.7
-	releaseFactor = 1.2
+	releaseFactor = 1.15
 	// smoothing is the weight of what was done since the last decision.
 	smoothing = 0.2
 
@@ -47,13 +46,13 @@ func (w *waits) add(wait time.Duration) {
 	w.next = (w.next + 1) % idleWaits
 }
 
-// p99 is what 99 of 100 do not exceed, 0 where none is known.
-func (w *waits) p99() time.Duration {
+// p90 is what 90 of 100 do not exceed, 0 where none is known.
+func (w *waits) p90() time.Duration {
 	if len(w.latest) == 0 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(w.latest))
-	return sorted[(len(sorted)*99+99)/100-1]
+	return sorted[len(sorted)*90/100]
 }
 
 // governor decides how much work a second moves may do, in bytes and what entries are worth in bytes. It is pure: what
@@ -90,7 +89,7 @@ func (g *governor) hear(kind kind, took time.Duration) {
 }
 
 func (g *governor) tolerated(kind kind) time.Duration {
-	return max(tolerance, toleranceFactor*g.idle[kind].p99())
+	return max(tolerance, time.Duration(toleranceFactor*float64(g.idle[kind].p90())))
 }
 
 func (w wait) share() float64 {
@@ -104,14 +103,14 @@ func (w wait) share() float64 {
 func (g *governor) decide(done float64) float64 {
 	g.done += smoothing * (done - g.done)
 	switch {
-	case g.worst.share() > margin:
+	case g.worst.share() > 1:
 		// From what is really done: a speed that nobody reaches does not brake.
 		g.speed = max(min(g.speed, g.done)*brakeFactor, slowest)
 		g.braked = g.worst
 	case done > g.speed/2: // else it is not the brake that holds the move up
 		g.speed = min(g.speed*releaseFactor, fastest)
 	}
-	if g.speed > g.done*2 && g.worst.share() <= margin {
+	if g.speed > g.done*2 && g.worst.share() <= 1 {
 		g.braked = wait{}
 	}
 	g.worst = wait{}
