@@ -80,7 +80,10 @@ func TestLimits_EveryKindOfWorkTakesAsLongAsTheySay(t *testing.T) {
 				return nil
 			})
 			if config.MaxEntriesPerSecond > 0 { // deletions count no bytes
-				takesLong("delete", func() error { _, _, err := store.DeleteVerified(t.Context(), guard, verified); return err })
+				takesLong("delete", func() error {
+					_, _, err := store.DeleteVerified(t.Context(), guard, verified, activities.WhicheverCut)
+					return err
+				})
 			}
 		})
 	}
