@@ -209,8 +209,9 @@ const goneListed = 200
 // kcp's informers there are cut off anew, by whichever move: they would never notice what is deleted then.
 func (s *Shard) DeleteOriginEntries(ctx context.Context, input DeleteInput) (*DeleteResult, error) {
 	result := &DeleteResult{}
-	err := heartbeating(ctx, func(ctx context.Context) (err error) {
-		if result.Revision, err = s.Store.Revision(ctx); err != nil {
+	err := heartbeating(ctx, func(ctx context.Context) error {
+		began, err := s.Store.Revision(ctx)
+		if err != nil {
 			return fmt.Errorf("read revision of shard %s: %w", s.Name, err)
 		}
 		report(ctx, s.slowed)
@@ -223,7 +224,7 @@ func (s *Shard) DeleteOriginEntries(ctx context.Context, input DeleteInput) (*De
 		if err != nil && !unknown {
 			return fmt.Errorf("delete entries of %s on shard %s: %w", input.Guard.LogicalCluster, s.Name, err)
 		}
-		result.Deleted = deleted
+		result.Revision, result.Deleted = began, deleted
 		result.tell(stragglers, input.Accounted)
 		if input.Accounted == 0 {
 			result.tellGone(stragglers)

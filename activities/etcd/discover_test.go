@@ -41,7 +41,7 @@ func counted(t *testing.T, server *server) (*Store, *asked) {
 	client, err := clientv3.New(config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	store := &Store{client: client, layout: keyspace.NewLayout(""), limits: newLimits(0)}
+	store := &Store{client: client, layout: keyspace.NewLayout(""), limits: newLimits(0), pace: newPaceOf(Config{})}
 	server.admit(t, store)
 	return store, asked
 }
