@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
 	"go.temporal.io/sdk/log"
@@ -93,7 +94,7 @@ func (o *ours) serve(ctx context.Context) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	server, err := transfer.NewServer(o.assigned.Files, activities.NewOrigin(o.store), o.store)
+	server, err := transfer.NewServer(o.assigned.Files, activities.NewOrigin(o.store), o.store, http.NotFoundHandler())
 	if err != nil {
 		return answer{}, err
 	}
