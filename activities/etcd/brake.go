@@ -20,8 +20,9 @@ const (
 	primed     = 20
 	// decideEvery is how often the speed is set anew.
 	decideEvery = 50 * time.Millisecond
-	// burst is how much work may be done at once: half a Txn of the largest.
-	burst = 1 << 19
+	// burst is the work that a move does at full speed before the brake holds it: some 5,000 entries, copied and verified. That is
+	// over in less than half a second; to stretch it would keep the tenant away for longer and spare the others little.
+	burst = 32 << 20
 	// calm is how long after a move etcd may still be busy with what it left.
 	calm = time.Second
 
@@ -94,6 +95,7 @@ func (b *brake) begin() (end func()) {
 	defer b.mutex.Unlock()
 	if b.atWork++; b.atWork == 1 {
 		close(b.began)
+		b.limiter.SetLimit(rate.Limit(b.governor.speed))
 	}
 	return func() {
 		b.mutex.Lock()
@@ -101,6 +103,7 @@ func (b *brake) begin() (end func()) {
 		if b.atWork--; b.atWork == 0 {
 			b.began = make(chan struct{})
 			b.calmAt = time.Now().Add(calm)
+			b.limiter.SetLimit(fastest) // the next one has its burst
 		}
 	}
 }

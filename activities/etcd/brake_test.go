@@ -20,6 +20,7 @@ func TestBrake_WhileOthersWait_SaysSoAndLetsGoAfterwards(t *testing.T) {
 	store := server.openWith(t, Config{Endpoints: []string{proxy.Endpoint}})
 	claimed(t, store)
 	entries := someEntries(1000, 1000)
+	defer store.pace.begin()() // all of it is one move, longer than its burst
 	moving := func() string {
 		require.NoError(t, store.Write(t.Context(), guard, oneBatch(entries), ignore))
 		return store.Slowed()
