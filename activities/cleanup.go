@@ -167,16 +167,18 @@ const (
 	// holdEvery is how soon a route that the origin has turned is turned back.
 	holdEvery = time.Second
 	// holdAtMost is how seldom that is in the end, where the origin is away for long and nothing turns it any more.
-	holdAtMost = time.Minute
+	// holdFor is how long one activity may keep a worker's place from others: of a shard that dies, many may be held.
+	holdFor = time.Minute
 )
 
-// HoldRoute touches the destination again and again, less and less often, until it is cancelled: whoever edits the origin's
+// HoldRoute touches the destination again and again, less and less often, for a minute: whoever edits the origin's
 // LogicalCluster meanwhile, and whatever dies there, the tenant's clients are led to the destination again soon. It ends where the
 // tenant was deleted.
 func (s *Shard) HoldRoute(ctx context.Context, input GuardInput) (result *TouchResult, err error) {
+	began := time.Now()
 	err = heartbeating(ctx, func(ctx context.Context) error {
-		for pause := holdEvery; ; pause = min(pause+pause/10, holdAtMost) {
-			if result, err = s.TouchDestination(ctx, input); err != nil || result.Gone {
+		for pause := holdEvery; ; pause += pause / 10 {
+			if result, err = s.TouchDestination(ctx, input); err != nil || result.Gone || time.Since(began) > holdFor {
 				return err
 			}
 			if err := sleep(ctx, pause); err != nil {
@@ -217,7 +219,8 @@ func (s *Shard) DeleteOriginEntries(ctx context.Context, input DeleteInput) (*De
 		report(ctx, s.slowed)
 		deleted, stragglers, err := s.Store.DeleteVerified(ctx, input.Guard, input.Revision, input.Cut)
 		if errors.Is(err, ErrCutOff) {
-			result.CutOff, err = s.Store.LatestCut(ctx)
+			latest, err := s.Store.LatestCut(ctx)
+			result.CutOff = max(latest, 1) // somebody has taken the note of it away
 			return err
 		}
 		unknown := errors.Is(err, ErrDeletionsUnknown)

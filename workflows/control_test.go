@@ -111,6 +111,21 @@ func TestApprove_OfAPlanThatAsksForMoreWhenItsTurnComes_IsAskedForAgain(t *testi
 	w.arrived()
 }
 
+func TestApprove_OfAPlanWhoseFiguresGoOn_Counts(t *testing.T) {
+	w := newWorld(t)
+	w.originReport.Contents.TokenSecrets = 2
+	input := usualInput
+	input.RequireApproval = true
+	w.env.RegisterDelayedCallback(func() {
+		w.originReport.Contents.TokenSecrets = 13
+		w.send(workflows.ApproveUpdate)
+	}, time.Hour)
+	w.move(input)
+
+	require.NotContains(t, strings.Join(w.result().Warnings, "\n"), "approved anew")
+	w.arrived()
+}
+
 func TestApprove_AheadOfTheGate_OpensIt(t *testing.T) {
 	w := newWorld(t)
 	input := usualInput

@@ -430,8 +430,10 @@ func TestMigrate_RouteThatCannotBeHeld_IsTriedAgain(t *testing.T) {
 	w.faults["HoldRoute"] = []func() error{broken, broken, broken}
 	w.move(usualInput)
 
-	hold := "HoldRoute@shard-1/3"
-	require.Equal(t, []string{hold, hold, hold, hold}, w.beside[2:])
+	holds := w.beside[2:]
+	require.Equal(t, slices.Repeat([]string{"HoldRoute@shard-1/3"}, len(holds)), holds)
+	require.Greater(t, len(holds), 3, "three failed, and none holds for long")
+	require.Less(t, len(holds), 20, "it takes a worker's place for a minute each")
 	w.arrived()
 }
 

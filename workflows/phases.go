@@ -77,6 +77,7 @@ func (m *migration) resolve(ctx workflow.Context) error {
 
 func (m *migration) inspecting(ctx workflow.Context, shard string) workflow.Context {
 	options := inspection
+	options.StartToCloseTimeout = long.StartToCloseTimeout // a worker may read as slowly as its operator wants
 	options.ScheduleToStartTimeout = workerMissingAfter
 	return beside(ctx, shard, options, "Inspect shard "+shard)
 }
@@ -175,6 +176,9 @@ func (m *migration) gate(ctx workflow.Context) error {
 		if m.input.RequireApproval && m.status.Plan.asksMoreThan(approved) {
 			m.approved = false
 			m.warn("the plan was approved, then kept waiting, and has asked for more since: it had to be approved anew")
+		}
+		if err := m.awaitApproval(ctx); err != nil {
+			return err
 		}
 		if err := m.readyDestination(ctx); err != nil {
 			return err
@@ -350,11 +354,13 @@ func (m *migration) holdRoute(ctx workflow.Context) (letGo func()) {
 	held, letGo := workflow.WithCancel(ctx)
 	workflow.GoNamed(held, "hold route", func(ctx workflow.Context) {
 		for pause := routeHeldAfter; timer(ctx, Duration(pause), "See whether the origin takes long").Get(ctx, nil) == nil; pause = min(2*pause, longestPause) {
-			_, err := call(m.atDestination(ctx, long, "Hold the route at the destination"), shard.HoldRoute, m.onDestination())
-			if err == nil {
-				return // the tenant was deleted there
+			held, err := call(m.atDestination(ctx, long, "Hold the route at the destination"), shard.HoldRoute, m.onDestination())
+			switch {
+			case err != nil:
+				workflow.GetLogger(ctx).Info("Route is not held any more", "error", err)
+			case held.Gone: // the tenant was deleted there
+				return
 			}
-			workflow.GetLogger(ctx).Info("Route is not held any more", "error", err)
 		}
 	})
 	return letGo

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -71,10 +72,21 @@ func NewPlan(facts Facts) (Plan, error) {
 	return plan, nil
 }
 
-// asksMoreThan reports whether the plan warns of something, or would delete something, that another one did not.
+// asksMoreThan reports whether the plan warns of something, or would delete something, that another one did not. Figures in
+// warnings go up and down by themselves.
 func (p Plan) asksMoreThan(approved Plan) bool {
-	return !contains(approved.Warnings, p.Warnings) || !contains(approved.Leftovers, p.Leftovers)
+	return !contains(kinds(approved.Warnings), kinds(p.Warnings)) || !contains(approved.Leftovers, p.Leftovers)
 }
+
+func kinds(warnings []string) []string {
+	kinds := make([]string, len(warnings))
+	for i, warning := range warnings {
+		kinds[i] = figures.ReplaceAllString(warning, "#")
+	}
+	return kinds
+}
+
+var figures = regexp.MustCompile(`\d[\d.,a-zµ]*`)
 
 func contains(known, found []string) bool {
 	return !slices.ContainsFunc(found, func(one string) bool { return !slices.Contains(known, one) })

@@ -28,8 +28,9 @@ func TestProxy_WhenItDrops_ResetsConnectionsAndRefusesNewOnes(t *testing.T) {
 	require.Error(t, err)
 	require.NotErrorIs(t, err, io.EOF, "a reset is no proper end")
 	another, err := net.Dial("tcp", proxy.address())
-	require.NoError(t, err)
-	_, err = another.Read(make([]byte, 1))
+	if err == nil { // else the reset came as early as that
+		_, err = another.Read(make([]byte, 1))
+	}
 	require.Error(t, err)
 
 	proxy.set(sound)
