@@ -77,7 +77,7 @@ func startStack(ctx context.Context, binDir, folder string) (_ *stack, err error
 		return s, err
 	}
 	for _, shard := range []string{originShard, otherShard} {
-		if _, err := s.StartWorker(ctx, shard); err != nil {
+		if _, err := s.StartWorker(ctx, shard, "--brake=false"); err != nil {
 			return s, err
 		}
 	}

@@ -122,10 +122,14 @@ func (a *arena) measure(ctx context.Context, contender string, shape shape) (_ m
 }
 
 func (a *arena) duel(ctx context.Context, contender string, shape shape) (*duel, error) {
-	return startDuel(ctx, a.folder, assignment{
+	return startDuel(ctx, a.folder, a.assignment(contender, shape))
+}
+
+func (a *arena) assignment(contender string, shape shape) assignment {
+	return assignment{
 		Contender: contender, Shape: shape, Files: a.files, Profile: a.profiles,
 		Origin: a.servers.origin.endpoint, Target: a.servers.destination.endpoint,
-	})
+	}
 }
 
 func (a *arena) processes(duel *duel) map[string]int {

@@ -52,7 +52,9 @@ func (a *arena) measureNeighbour(ctx context.Context, shape shape, repetitions i
 		if err := a.listen(ctx, idle, func() error { return pause(ctx, idleFor) }); err != nil {
 			return nil, err
 		}
-		duel, err := a.duel(ctx, streamed, shape)
+		assigned := a.assignment(streamed, shape)
+		assigned.Braked = true
+		duel, err := startDuel(ctx, a.folder, assigned)
 		if err != nil {
 			return nil, err
 		}

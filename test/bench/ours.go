@@ -32,7 +32,7 @@ type ours struct {
 }
 
 func newOurs(ctx context.Context, assigned assignment) (*ours, error) {
-	store, err := etcd.Open(ctx, etcd.Config{Endpoints: []string{assigned.etcd()}, PagesOnly: assigned.Contender == paged})
+	store, err := etcd.Open(ctx, etcd.Config{Endpoints: []string{assigned.etcd()}, PagesOnly: assigned.Contender == paged, Unbraked: !assigned.Braked})
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,8 @@ type assignment struct {
 	Target    string          `json:"destination"` // the destination's etcd
 	Files     transfer.Config `json:"files"`
 	Shape     shape           `json:"shape"`
+	// Braked is that it slows down while it makes others wait, as the product does by default.
+	Braked bool `json:"braked"`
 	// Profile is the file for a CPU profile of the worker's whole life, if there is to be one.
 	Profile string `json:"profile,omitempty"`
 }
