@@ -23,6 +23,9 @@ var dynamicConfig = dynamicconfig.StaticClient{
 	dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
 	// Without this every short timer and retry takes a second.
 	dynamicconfig.TimerProcessorMaxTimeShift.Key(): 10 * time.Millisecond,
+	// By default a history shard looks 20 times a second for what is to be handed to workers: once a burst is used up, every step
+	// of a workflow comes 50 ms late. This server has one shard for all.
+	dynamicconfig.TransferProcessorMaxPollRPS.Key(): 2000,
 }
 
 var services = []primitives.ServiceName{
