@@ -144,9 +144,8 @@ func TestRangeStream_WhenItsRevisionIsCompactedMidway_EndsInErrCompacted(t *test
 	require.NoError(t, err)
 	_, err = client.Compact(t.Context(), later.Header.Revision)
 	require.NoError(t, err)
-	keys, headers, err := rest(stream)
+	_, headers, err := rest(stream) // behind the first chunk nothing more has to have come
 	require.ErrorIs(t, err, rpctypes.ErrCompacted)
-	require.NotEmpty(t, keys)
 	require.Zero(t, headers)
 }
 
