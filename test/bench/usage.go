@@ -4,19 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/kcp-migrate/kcp-migrate/test/installation"
 )
 
-const (
-	// sampleEvery is how often memory is looked at that no kernel counter keeps the peak of.
-	sampleEvery = 20 * time.Millisecond
-	// clockTicks is Linux's USER_HZ, the unit of a process's times.
-	clockTicks = 100
-)
+// sampleEvery is how often memory is looked at that no kernel counter keeps the peak of.
+const sampleEvery = 20 * time.Millisecond
 
 // usage is what one process has used.
 type usage struct {
@@ -50,7 +45,7 @@ func startMeter(ctx context.Context, processes map[string]int) (*meter, error) {
 			now.CPUSeconds, err = cpuSeconds(pid)
 		}
 		if err == nil {
-			now.PeakOwnBytes, err = memory(pid, "RssAnon:")
+			now.PeakOwnBytes, err = installation.Memory(pid, installation.OwnMemory)
 		}
 		m.started[name] = now
 		if err != nil {
@@ -68,7 +63,7 @@ func (m *meter) sample(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		for name, pid := range m.processes {
-			if own, err := memory(pid, "RssAnon:"); err == nil { // a last look may come when it has ended
+			if own, err := installation.Memory(pid, installation.OwnMemory); err == nil { // a last look may come when it has ended
 				m.peaks[name] = max(m.peaks[name], own)
 			}
 		}
@@ -87,7 +82,7 @@ func (m *meter) stop() (map[string]usage, error) {
 	used := map[string]usage{}
 	var failures []error
 	for name, pid := range m.processes {
-		peak, err := memory(pid, "VmHWM:")
+		peak, err := installation.Memory(pid, installation.PeakMemory)
 		seconds, cpuErr := cpuSeconds(pid)
 		failures = append(failures, err, cpuErr)
 		used[name] = usage{
@@ -98,41 +93,7 @@ func (m *meter) stop() (map[string]usage, error) {
 	return used, errors.Join(failures...)
 }
 
-// memory reads a line of /proc/<pid>/status.
-func memory(pid int, line string) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	return parseMemory(string(status), line)
-}
-
-func parseMemory(status, line string) (int64, error) {
-	_, rest, _ := strings.Cut(status, line)
-	fields := strings.Fields(rest)
-	if len(fields) == 0 {
-		return 0, fmt.Errorf("no %s in a process's status: %w", line, fs.ErrNotExist)
-	}
-	kilobytes, err := strconv.ParseInt(fields[0], 10, 64)
-	return kilobytes << 10, err
-}
-
 func cpuSeconds(pid int) (float64, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	return parseCPU(string(stat))
-}
-
-// parseCPU adds up the user's and the system's time. The name of the program, in parentheses, may hold anything.
-func parseCPU(stat string) (float64, error) {
-	const userTime, systemTime = 11, 12 // counted from behind the name, see proc(5)
-	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
-	if len(fields) <= systemTime {
-		return 0, fmt.Errorf("a process's stat has %d fields", len(fields))
-	}
-	user, err := strconv.ParseInt(fields[userTime], 10, 64)
-	system, systemErr := strconv.ParseInt(fields[systemTime], 10, 64)
-	return float64(user+system) / clockTicks, errors.Join(err, systemErr)
+	used, err := installation.ProcessorTime(pid)
+	return used.Seconds(), err
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -104,22 +102,13 @@ func (p *Process) Freeze() error { return p.command.Process.Signal(syscall.SIGST
 // Thaw lets a frozen process go on.
 func (p *Process) Thaw() error { return p.command.Process.Signal(syscall.SIGCONT) }
 
-// PeakMemory is the most memory the process has had resident, in bytes (Linux: VmHWM).
+// PeakMemory is the most memory the process has had resident, in bytes.
 func (p *Process) PeakMemory() (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	peak, err := Memory(p.PID(), PeakMemory)
 	if err != nil {
 		return 0, fmt.Errorf("read peak memory of %s: %w", p.name, err)
 	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	fields := strings.Fields(rest)
-	if len(fields) == 0 {
-		return 0, fmt.Errorf("read peak memory of %s: no VmHWM", p.name)
-	}
-	kilobytes, err := strconv.ParseInt(fields[0], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read peak memory of %s: %w", p.name, err)
-	}
-	return kilobytes << 10, nil
+	return peak, nil
 }
 
 func (p *Process) tail() []byte {

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +14,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kcp-migrate/kcp-migrate/test/installation"
 )
 
 const (
@@ -34,10 +33,11 @@ type server struct {
 
 // startEtcd runs one on the data in a folder.
 func startEtcd(binary, folder string) (*server, error) {
-	client, peer, err := freeAddresses()
+	addresses, err := installation.FreeAddresses(2)
 	if err != nil {
 		return nil, err
 	}
+	client, peer := addresses[0], addresses[1]
 	s := &server{endpoint: client}
 	s.process = exec.Command(binary, "--data-dir", folder, "--unsafe-no-fsync", "--log-level", "panic", "--quota-backend-bytes", "8589934592",
 		"--listen-client-urls", "http://"+client, "--advertise-client-urls", "http://"+client,
@@ -62,21 +62,6 @@ func (s *server) await() error {
 	defer cancel()
 	_, err = etcd.Get(ctx, "ready")
 	return err
-}
-
-// freeAddresses are two that nobody listens at for the moment.
-func freeAddresses() (one, other string, err error) {
-	first, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", "", err
-	}
-	defer first.Close()
-	second, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", "", err
-	}
-	defer second.Close()
-	return first.Addr().String(), second.Addr().String(), nil
 }
 
 func (s *server) stop() error {
@@ -119,23 +104,9 @@ func (s *server) readInProcess(ctx context.Context, contender string) (reading, 
 	return one, nil
 }
 
-func (s *server) proc(file string) string {
-	return filepath.Join("/proc", strconv.Itoa(s.process.Process.Pid), file)
-}
-
-// memory is RssAnon of /proc/<pid>/status: the database file, which etcd maps into memory, is not in it.
+// memory leaves out the database file, which etcd maps into memory.
 func (s *server) memory() (int64, error) {
-	status, err := os.ReadFile(s.proc("status"))
-	if err != nil {
-		return 0, err
-	}
-	for line := range bytes.Lines(status) {
-		if value, found := bytes.CutPrefix(line, []byte("RssAnon:")); found {
-			kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(value)), " kB"), 10, 64)
-			return kilobytes << 10, err
-		}
-	}
-	return 0, errors.New("no RssAnon in /proc")
+	return installation.Memory(s.process.Process.Pid, installation.OwnMemory)
 }
 
 // watchMemory looks at the memory every few milliseconds; peak ends that and gives the most.
@@ -160,22 +131,8 @@ func (s *server) watchMemory() (peak func() int64) {
 	return func() int64 { close(stop); return <-stopped }
 }
 
-// processorTime is the 14th and 15th field of /proc/<pid>/stat, in hundredths of a second.
 func (s *server) processorTime() (time.Duration, error) {
-	stat, err := os.ReadFile(s.proc("stat"))
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	var ticks int64
-	for _, field := range fields[11:13] {
-		count, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		ticks += count
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond, nil
+	return installation.ProcessorTime(s.process.Process.Pid)
 }
 
 const (
