@@ -166,7 +166,6 @@ func (s *Shard) TouchDestination(ctx context.Context, input GuardInput) (*TouchR
 const (
 	// holdEvery is how soon a route that the origin has turned is turned back.
 	holdEvery = time.Second
-	// holdAtMost is how seldom that is in the end, where the origin is away for long and nothing turns it any more.
 	// holdFor is how long one activity may keep a worker's place from others: of a shard that dies, many may be held.
 	holdFor = time.Minute
 )

@@ -205,8 +205,10 @@ func (b *brake) govern(ctx context.Context) {
 		case <-b.nextBeginning():
 		}
 		b.decide(time.Now())
-		if sleep(ctx, decideEvery) != nil {
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(decideEvery):
 		}
 	}
 }
@@ -214,6 +216,9 @@ func (b *brake) govern(ctx context.Context) {
 func (b *brake) decide(now time.Time) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
+	if b.atWork == 0 { // the move has ended since: the next one is to have its burst
+		return
+	}
 	for kind := range kinds {
 		asked := b.asked[kind]
 		if !asked.IsZero() && !b.atRest[kind] { // who still waits has waited at least so long

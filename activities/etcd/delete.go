@@ -59,6 +59,7 @@ func (s *Store) DeleteAll(ctx context.Context, guard activities.Guard) (int64, e
 		return 0, err
 	}
 	sweep := s.sweep(guard, math.MaxInt64, s.deleteUnmarked)
+	sweep.pace = newPaceOf(Config{}) // an undo does not dawdle: the tenant is away
 	var total int64
 	for {
 		deleted, err := sweep.all(ctx)
@@ -98,10 +99,12 @@ type sweep struct {
 	guard  activities.Guard
 	before int64
 	txn    deletionTxn
+	// pace is the store's, unless there is no time for it.
+	pace *pace
 }
 
 func (s *Store) sweep(guard activities.Guard, before int64, txn deletionTxn) *sweep {
-	return &sweep{store: s, guard: guard, before: before, txn: txn}
+	return &sweep{store: s, guard: guard, before: before, txn: txn, pace: s.pace}
 }
 
 func (w *sweep) all(ctx context.Context) (int64, error) {
@@ -140,10 +143,8 @@ func (w *sweep) family(ctx context.Context, family keyspace.Family) (int64, erro
 		if err != nil {
 			return total, translate(err)
 		}
-		if w.before != math.MaxInt64 { // what goes whatever it is goes in an undo, while the tenant is away
-			if err := w.store.pace.wait(ctx, len(page.Kvs), 0); err != nil {
-				return total, err
-			}
+		if err := w.pace.wait(ctx, len(page.Kvs), 0); err != nil {
+			return total, err
 		}
 		start := time.Now()
 		deleted, err := w.page(ctx, page.Kvs)

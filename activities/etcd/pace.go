@@ -58,29 +58,12 @@ func (p *pace) wait(ctx context.Context, entries, bytes int) error {
 func spend(ctx context.Context, limiter *rate.Limiter, n int) error {
 	for n > 0 && limiter.Limit() != rate.Inf {
 		part := min(n, limiter.Burst())
-		reserved := limiter.ReserveN(time.Now(), part)
-		if err := sleep(ctx, reserved.Delay()); err != nil {
-			reserved.Cancel()
+		if err := limiter.WaitN(ctx, part); err != nil {
 			return err
 		}
 		n -= part
 	}
 	return nil
-}
-
-// sleep is for where time itself is the condition.
-func sleep(ctx context.Context, pause time.Duration) error {
-	if pause <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Slowed says why the moves at this etcd are slowed down, and is empty where they are not.
