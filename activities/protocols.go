@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// firstProtocol is what workers speak that do not tell, in a report or a request.
-const firstProtocol = 1
+// FirstProtocol is what workers speak that do not tell, in a report or a request.
+const FirstProtocol = 1
 
 // Protocols are the versions of the transfer protocol that a worker serves. It asks other workers in the newest.
 type Protocols struct {
@@ -16,17 +16,17 @@ type Protocols struct {
 
 // TooOldFor is whether a worker that asks in this version knows more than one that serves these.
 func (p Protocols) TooOldFor(asked int) bool {
-	return cmp.Or(asked, firstProtocol) > cmp.Or(p.Newest, firstProtocol)
+	return cmp.Or(asked, FirstProtocol) > cmp.Or(p.Newest, FirstProtocol)
 }
 
 // TooNewFor is whether one that serves these has forgotten how a worker asks in this version.
 func (p Protocols) TooNewFor(asked int) bool {
-	return cmp.Or(asked, firstProtocol) < p.Oldest
+	return cmp.Or(asked, FirstProtocol) < p.Oldest
 }
 
 // String reads "transfer protocol 1" or "transfer protocols 1 to 2".
 func (p Protocols) String() string {
-	oldest, newest := cmp.Or(p.Oldest, firstProtocol), cmp.Or(p.Newest, firstProtocol)
+	oldest, newest := cmp.Or(p.Oldest, FirstProtocol), cmp.Or(p.Newest, FirstProtocol)
 	if oldest == newest {
 		return fmt.Sprintf("transfer protocol %d", newest)
 	}

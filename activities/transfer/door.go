@@ -96,14 +96,14 @@ type door struct {
 }
 
 func newDoor(handler http.Handler) *door {
-	places := make(chan struct{}, maxDumps)
+	places := make(places, maxDumps)
 	bounded := func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-			handler.ServeHTTP(w, r)
-		case <-r.Context().Done():
+		leave, err := places.enter(r.Context())
+		if err != nil {
+			return // the client is gone
 		}
+		defer leave()
+		handler.ServeHTTP(w, r)
 	}
 	return &door{
 		server: &http.Server{

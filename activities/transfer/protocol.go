@@ -21,9 +21,6 @@ var Protocols = activities.Protocols{Oldest: 1, Newest: 1}
 // protocolKey is the metadata of a request that tells in which version it is made.
 const protocolKey = "kcp-migrate-protocol"
 
-// firstProtocol is what a request is in that does not tell.
-const firstProtocol = "1"
-
 // tellProtocol has every request of a client say its version.
 func tellProtocol(newest int) []grpc.DialOption {
 	telling := func(ctx context.Context) context.Context {
@@ -47,7 +44,7 @@ func tellProtocol(newest int) []grpc.DialOption {
 
 // checkProtocol refuses a request in a version that the server does not serve. One that tells none is in the first.
 func (s *Server) checkProtocol(ctx context.Context) error {
-	told := append(metadata.ValueFromIncomingContext(ctx, protocolKey), firstProtocol)
+	told := append(metadata.ValueFromIncomingContext(ctx, protocolKey), strconv.Itoa(activities.FirstProtocol))
 	asked, err := strconv.Atoi(told[0])
 	if err != nil || asked < 0 {
 		return status.Errorf(codes.InvalidArgument, "metadata %s is not a version", protocolKey)

@@ -31,7 +31,7 @@ type Server struct {
 	stallLimit time.Duration
 	drainLimit time.Duration
 	// places are taken by the requests that are being answered.
-	places chan struct{}
+	places places
 	grpc   *grpc.Server
 	door   *door
 }
@@ -45,7 +45,7 @@ func NewServer(config Config, source activities.Source, claims Claims, dumps htt
 		return nil, fmt.Errorf("set up transfer server: %w", err)
 	}
 	server := &Server{
-		config: config, claims: claims, protocols: Protocols, stallLimit: stallLimit, drainLimit: drainLimit, places: make(chan struct{}, maxRequests),
+		config: config, claims: claims, protocols: Protocols, stallLimit: stallLimit, drainLimit: drainLimit, places: make(places, maxRequests),
 		door: door,
 	}
 	server.grpc = grpc.NewServer(
@@ -117,11 +117,21 @@ func (s *Server) interceptStream(service any, stream grpc.ServerStream, _ *grpc.
 
 // enter waits for a place.
 func (s *Server) enter(ctx context.Context) (leave func(), err error) {
+	if leave, err = s.places.enter(ctx); err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
+	return leave, nil
+}
+
+// places bound how many requests are answered at a time.
+type places chan struct{}
+
+func (p places) enter(ctx context.Context) (leave func(), err error) {
 	select {
-	case s.places <- struct{}{}:
-		return func() { <-s.places }, nil
+	case p <- struct{}{}:
+		return func() { <-p }, nil
 	case <-ctx.Done():
-		return nil, status.FromContextError(ctx.Err()).Err()
+		return nil, ctx.Err()
 	}
 }
 
