@@ -24,9 +24,7 @@ func (m meddled) Get(ctx context.Context, guard activities.Guard, refs []activit
 
 func TestVerifyEntries_WhenSomebodyOpensTheDestinationRightBeforeTheRepair_RepairsNothingAndTellsInTheNextAttempt(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	p.origin.put(t, configMapOne, "late")
 	p.destination.Dialer = direct{meddled{Source: activities.NewOrigin(p.origin.store), call: func() {
 		p.destination.open(t)
@@ -73,9 +71,7 @@ func TestMove_OfATenantDeletedAtTheDestinationBeforeTheCommit_SaysSoUnlessAWorks
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t)
-			fence := p.fence(t)
-			p.enclose(t)
-			p.copy(t, fence.Revision)
+			p.fill(t)
 			p.verify(t, first)
 			test.delete(t, p.destination)
 

@@ -88,9 +88,7 @@ func TestMove_BetweenShardsThatEncryptAndPrefixDifferently_IsWhole(t *testing.T)
 
 func TestVerifyEntries_BetweenShardsThatEncryptDifferently_RepairsPlaintext(t *testing.T) {
 	p := newEncryptedPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	p.origin.put(t, secretKey, storedAtOrigin(t, secretKey, `{"kind":"Secret","data":"late"}`))
 	round := p.verify(t, first)
 	require.False(t, round.Match)

@@ -114,9 +114,7 @@ func TestCopyEntries_WhenTheDestinationIsFull_IsTakenBackAndTheOriginOpens(t *te
 func TestMove_OfAnEntryThatIsTooLargeForTheDestination_IsRefusedOrLeavesIt(t *testing.T) {
 	small := func(config *embed.Config) { config.MaxRequestBytes = 50 << 10 }
 	p := newPairOf(t, newShard(t, "root"), newShard(t, "shard-1", small))
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	verified := p.verify(t, first)
 	p.commit(t)
 	p.fatten(t, 1)
@@ -156,9 +154,7 @@ func TestVerifyEntries_WhenALeaseRanOutMeanwhile_TakesBothSidesForEqual(t *testi
 	event := "/registry/core/events/" + tenant + "/default/short"
 	_, err = p.origin.client.Put(t.Context(), event, "event", clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	require.Len(t, p.destination.export(t, event), 1)
 	_, err = p.origin.client.Revoke(t.Context(), lease.ID) // as its end does
 	require.NoError(t, err)
@@ -185,9 +181,7 @@ func TestMove_WhenEtcdAnswersSlowly_IsWholeAllTheSame(t *testing.T) {
 
 func TestCommit_WhoseAnswerIsLost_IsFoundLandedByItsRetryAndByAnUndo(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	p.verify(t, first)
 	proxy := etcdproxy.Start(t, p.destination.client.Endpoints()[0])
 	loser := p.destination.through(t, proxy)

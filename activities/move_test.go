@@ -168,9 +168,7 @@ func TestCopyVerifyCommitCleanup_MoveTheTenantAndNothingElse(t *testing.T) {
 
 func TestVerifyEntries_RepairsPutsAndDeletesFromTheOrigin(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	p.origin.put(t, "/registry/core/configmaps/"+tenant+"/default/one", "late")
 	p.origin.put(t, "/registry/core/secrets/"+tenant+"/default/first", "new resource")
 	_, err := p.origin.client.Delete(t.Context(), "/registry/core/configmaps/"+tenant+"/default/two")
@@ -187,9 +185,7 @@ func TestVerifyEntries_RepairsPutsAndDeletesFromTheOrigin(t *testing.T) {
 
 func TestVerifyEntries_AfterSomebodyLiftedTheFence_IsRefused(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	p.origin.put(t, layout.LogicalClusterKey(tenant), logicalCluster("root"))
 	_, err := perform[any](t, p.destination, p.destination.VerifyEntries, activities.VerifyInput{Guard: guard, RaiseTo: first.Next(), Origin: p.ref})
 	requireRefused(t, activities.FenceLost, err)
@@ -206,9 +202,7 @@ func (s *shard) open(t *testing.T) {
 
 func TestVerifyEntries_AfterSomebodyOpenedTheDestination_IsRefusedAndNamesWhatDiffers(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	p.destination.open(t)
 	written := "/registry/core/configmaps/" + tenant + "/default/written"
 	p.destination.put(t, written, "acknowledged")
@@ -222,9 +216,7 @@ func TestVerifyEntries_AfterSomebodyOpenedTheDestination_IsRefusedAndNamesWhatDi
 
 func TestDropDestinationEntries_OfOneThatSomebodyOpened_ClosesItFirstAndWakesTheShard(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	p.destination.open(t)
 
 	_, err := perform[any](t, p.destination, p.destination.DropDestinationEntries, activities.GuardInput{Guard: guard})
@@ -249,9 +241,7 @@ func TestCopyEntries_OfAnAttemptGivenUpForDead_WritesNothing(t *testing.T) {
 
 func TestSeal_BeforeTheCommit_KeepsItFromLanding(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	p.verify(t, first)
 	held := activities.Guard{LogicalCluster: tenant, Token: first.Next()}
 	sealed, err := perform[activities.SealResult](t, p.destination, p.destination.Seal, activities.RaiseInput{Guard: held, To: held.Token.Next().Next()})
@@ -264,11 +254,7 @@ func TestSeal_BeforeTheCommit_KeepsItFromLanding(t *testing.T) {
 
 func TestSeal_AfterTheCommit_SaysSo(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
-	p.verify(t, first)
-	p.commit(t)
+	p.land(t)
 	held := activities.Guard{LogicalCluster: tenant, Token: first.Next()}
 	sealed, err := perform[activities.SealResult](t, p.destination, p.destination.Seal, activities.RaiseInput{Guard: held, To: held.Token.Next().Next()})
 	require.NoError(t, err)
@@ -277,9 +263,7 @@ func TestSeal_AfterTheCommit_SaysSo(t *testing.T) {
 
 func TestDropDestination_LeavesNothingOfTheTenant(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	for _, activity := range []any{p.destination.DropDestinationLogicalCluster, p.destination.DropDestinationEntries} {
 		for range 2 {
 			_, err := perform[any](t, p.destination, activity, activities.GuardInput{Guard: guard})
@@ -311,9 +295,7 @@ func TestDropDestination_OfOneThatBearsNoStamp_ClosesItFirst(t *testing.T) {
 	for _, phase := range []string{objects.PhaseReady, objects.PhaseInactive, "Initializing"} {
 		t.Run(phase, func(t *testing.T) {
 			p := newPair(t)
-			fence := p.fence(t)
-			p.enclose(t)
-			p.copy(t, fence.Revision)
+			p.fill(t)
 			p.destination.unstamp(t, phase)
 
 			require.NoError(t, attempt(t, p.destination, p.destination.DropDestinationEntries, activities.GuardInput{Guard: guard}))
@@ -327,11 +309,7 @@ func TestDropDestination_OfOneThatBearsNoStamp_ClosesItFirst(t *testing.T) {
 
 func TestDropDestination_OnceCommitted_LeavesTheTenantAlone(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
-	p.verify(t, first)
-	p.commit(t)
+	p.land(t)
 	before := p.destination.awaitReady(t)
 	held := activities.GuardInput{Guard: activities.Guard{LogicalCluster: tenant, Token: first.Next().Next()}}
 	for _, activity := range []any{
@@ -356,9 +334,7 @@ func TestDiscardLeftovers_WhereALogicalClusterTurnedUp_IsRefused(t *testing.T) {
 
 func TestStragglers_AreCarriedOnlyWhereTheDestinationIsUntouched(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	verified := p.verify(t, first)
 	committed := p.commit(t)
 	configMaps := "/registry/core/configmaps/" + tenant + "/default/"
@@ -390,9 +366,7 @@ func TestStragglers_AreCarriedOnlyWhereTheDestinationIsUntouched(t *testing.T) {
 
 func TestStragglers_WhoseEntryTheTenantDeletedSince_StayDeleted(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	verified := p.verify(t, first)
 	committed := p.commit(t)
 	key := "/registry/core/configmaps/" + tenant + "/default/one"
@@ -411,9 +385,7 @@ func TestStragglers_WhoseEntryTheTenantDeletedSince_StayDeleted(t *testing.T) {
 
 func TestStragglers_WrittenOnceTheOriginHasNoLogicalCluster_AreDeletedAndNeverCarried(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	verified := p.verify(t, first)
 	committed := p.commit(t)
 	configMaps := "/registry/core/configmaps/" + tenant + "/default/"
@@ -443,9 +415,7 @@ func TestStragglers_WrittenOnceTheOriginHasNoLogicalCluster_AreDeletedAndNeverCa
 
 func TestStragglers_WrittenTwice_AreCarriedTwice(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	verified := p.verify(t, first)
 	committed := p.commit(t)
 	key := "/registry/core/configmaps/" + tenant + "/default/one"
@@ -494,11 +464,7 @@ func TestCommit_BindingMadeAfterPreflight_BringsItsCRD(t *testing.T) {
 	p.origin.put(t, layout.BoundCRDKey(schemaUID), establishedCRD)
 	p.origin.put(t, "/registry/apis.kcp.io/apibindings/customresources/"+tenant+"/late",
 		`{"kind":"APIBinding","status":{"boundResources":[{"group":"wild.west","resource":"cowboys","schema":{"UID":"`+schemaUID+`"}}]}}`)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
-	p.verify(t, first)
-	p.commit(t)
+	p.land(t)
 	require.NotEmpty(t, p.destination.export(t, layout.BoundCRDKey(schemaUID)))
 }
 
@@ -506,9 +472,7 @@ func TestCommit_BindingWhoseCRDIsGone_DoesNotLand(t *testing.T) {
 	p := newPair(t)
 	p.origin.put(t, "/registry/apis.kcp.io/apibindings/customresources/"+tenant+"/late",
 		`{"kind":"APIBinding","status":{"boundResources":[{"group":"wild.west","resource":"cowboys","schema":{"UID":"`+schemaUID+`"}}]}}`)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	p.verify(t, first)
 	_, err := perform[any](t, p.destination, p.destination.Commit, activities.CommitInput{
 		Guard: activities.Guard{LogicalCluster: tenant, Token: first.Next()}, RaiseTo: first.Next().Next(), Origin: p.ref,

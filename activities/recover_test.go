@@ -40,9 +40,7 @@ func TestSurvey_TellsWhatAMoveHasLeft(t *testing.T) {
 	require.Empty(t, origin.Stamp)
 	require.False(t, p.destination.survey(t).HasLogicalCluster)
 
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	origin, destination := p.origin.survey(t), p.destination.survey(t)
 	require.Equal(t, fenced.Token, origin.Stamp)
 	require.Equal(t, first, destination.Stamp)
@@ -65,11 +63,7 @@ func TestSurvey_TellsWhatAMoveHasLeft(t *testing.T) {
 // Whoever repeats it: kcp's controllers write at the origin in the meantime.
 func TestDropOriginLogicalCluster_Repeated_TellsTheSameRevision(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
-	p.verify(t, first)
-	p.commit(t)
+	p.land(t)
 	dropped, err := perform[activities.DropResult](t, p.origin, p.origin.DropOriginLogicalCluster, activities.GuardInput{Guard: fenced})
 	require.NoError(t, err)
 	p.origin.put(t, "/registry/core/configmaps/"+tenant+"/default/kube-root-ca.crt", "made by the origin's controllers")
@@ -141,11 +135,7 @@ func TestTakeClaim_OfAHalfFilledMove_LeadsBackUnderTheNewToken(t *testing.T) {
 // Front-proxies lead to the shard whose LogicalCluster they heard of last, and with it they forget the tenant's path.
 func TestTakeClaim_AfterTheCommit_LeavesTheOriginsLogicalClusterAlone(t *testing.T) {
 	p := newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
-	p.verify(t, first)
-	p.commit(t)
+	p.land(t)
 	before := p.origin.export(t, layout.LogicalClusterKey(tenant))
 	taken, err := perform[activities.TakeResult](t, p.origin, p.origin.TakeClaim, activities.TakeInput{
 		Guard: activities.Guard{LogicalCluster: tenant, Token: activities.NewToken(recoveryRun)}, From: run, Committed: true,

@@ -34,9 +34,7 @@ func TestVerifyEntries_WithMuchToRepair_HoldsAPortionAtATime(t *testing.T) {
 			p := newPair(t)
 			asked := &portioned{Source: activities.NewOrigin(p.origin.store)}
 			p.destination.Dialer = direct{asked}
-			fence := p.fence(t)
-			p.enclose(t)
-			p.copy(t, fence.Revision)
+			p.fill(t)
 			for i := range test.late {
 				p.origin.put(t, fmt.Sprintf("/registry/core/configmaps/%s/default/late-%04d", tenant, i), strings.Repeat("x", test.bytes))
 			}

@@ -401,6 +401,20 @@ func (p pair) copy(t *testing.T, revision int64) activities.CopyResult {
 	return result
 }
 
+// fill fences the tenant and copies it, all but the commit and the proof for it.
+func (p pair) fill(t *testing.T) {
+	fence := p.fence(t)
+	p.enclose(t)
+	p.copy(t, fence.Revision)
+}
+
+// land moves the tenant as far as the commit.
+func (p pair) land(t *testing.T) {
+	p.fill(t)
+	p.verify(t, first)
+	p.commit(t)
+}
+
 func (p pair) verify(t *testing.T, held activities.Token) activities.VerifyResult {
 	result, err := perform[activities.VerifyResult](t, p.destination, p.destination.VerifyEntries, activities.VerifyInput{
 		Guard: activities.Guard{LogicalCluster: tenant, Token: held}, RaiseTo: held.Next(), Origin: p.ref,

@@ -15,9 +15,7 @@ import (
 // moved is a pair whose move has committed.
 func moved(t *testing.T) (p pair, carry activities.CarryInput) {
 	p = newPair(t)
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	verified := p.verify(t, first)
 	committed := p.commit(t)
 	return p, activities.CarryInput{
@@ -103,9 +101,7 @@ func TestDeleteOriginEntries_OfOneTxn_AreToldTogether(t *testing.T) {
 func TestDeleteOriginEntries_OfWhatOthersDeleted_NamesSomeAndCountsTheRest(t *testing.T) {
 	p := newPair(t)
 	p.origin.putMany(t, 0, 300, "kept")
-	fence := p.fence(t)
-	p.enclose(t)
-	p.copy(t, fence.Revision)
+	p.fill(t)
 	verified := p.verify(t, first)
 	p.commit(t)
 	_, err := p.origin.client.Delete(t.Context(), "/registry/core/configmaps/"+tenant+"/late/", clientv3.WithPrefix())
